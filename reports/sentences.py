@@ -14,8 +14,6 @@ NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directo
 """Fields of a user asset of which the first that has a value names the person."""
 COUNTS = ("events", "total_events", "active_days", "weight", "total_weight")
 """Columns that `logons` puts into words."""
-TOO_FEW_LEFT = "too few are left to estimate how many are wrong"
-"""What is said of owners of whom nearly all are undone."""
 _FIRST_AND_LAST = re.compile(r"[^\W\d_][\w'-]*(?:\.[^\W\d_][\w'-]*)+")
 
 

@@ -22,12 +22,13 @@ from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.accuracy import least_right_percent, wrong_by_audit, wrong_of_others
+from ownership.tuning.accuracy import least_right_percent, wrong_by_audit
 from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.confidence import ASKED_TWICE, BOTH_WAYS, asked_twice
 from ownership.windows import Window
 from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
-from reports.sentences import TOO_FEW_LEFT, host_name, in_columns, logons, names_of, person
+from reports.sentences import host_name, in_columns, logons, names_of, person
+from reports.tuning import WRONG, undone_in_words
 
 _YES = frozenset(("yes", "y", "true", "right", "1", "ja", "j", "oui", "si", "sí"))
 _NO = frozenset(("no", "n", "false", "wrong", "0", "nein", "non"))
@@ -358,14 +359,10 @@ def audit_in_words(
         words.insert(0, _verdict(floor(least), ceil(most), 100 * precision))
         plain = round((known - right) / known * planned)
         all_of = "written" if written == planned else "planned"
-        wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
         fewer = f"; {plain:,} if no answer is a mistake" if round(found[0]) < plain else ""
-        words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}{fewer}.")
+        words.append(f"Of the {planned:,} {all_of} owners {WRONG.format(*found)}{fewer}.")
         if undone.height:
-            others, left = wrong_of_others(found, planned, undone)
-            estimated = f". Of the other {others:,} {wrong.format(*left)}"
-            unknown = f"; {TOO_FEW_LEFT}" if others else ""
-            words.append(f"{undone.height:,} undone since{estimated if round(left[-1]) else unknown}.")
+            words.append(f"{undone_in_words(undone, planned, found)}.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]

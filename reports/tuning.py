@@ -14,11 +14,12 @@ from ownership.rules import Rules
 from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import BOTH_WAYS, MIN_ANSWERED, Model, answers_missing
-from reports.sentences import TOO_FEW_LEFT, in_columns
+from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10
 LEVELS = (70, 80, 90, 95)
 """Percentages of `rules.min_confidence` that are compared."""
+WRONG = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
 _MEASURES = {
     "audit": "Of {hosts:,} planned owners that somebody checked,",
     "people": "Of {hosts:,} hosts whose owner somebody set,",
@@ -154,14 +155,32 @@ def backtest_sentence(
     number = max(line["to_write"], written or 0)  # some may have been answered no since they were written
     owners, past = counted(number, "owner"), "was" if number == 1 else "were"
     verb = past if written == number else f"{past} to be" if done else "would be"
-    since, others, found = "", None, [line[name] or 0 for name in ("wrong", "wrong_low", "wrong_high")]
+    said = f"{owners} {verb} written ({', '.join(asked)})"
+    estimate, low, high = found = [line[name] or 0 for name in ("wrong", "wrong_low", "wrong_high")]
+    is_known = line["wrong"] is not None  # otherwise `reason` says that it is not
     if written and undone is not None and undone.height:
         were = "" if written == number else f"{written:,} were, "
-        no = undone.filter(right=False).height
-        wrong = f", {no:,} of these answered no" if no else ""
-        since = f"; {were}{undone.height:,} undone since{wrong}"
-        others, found = wrong_of_others(found, number, undone)
-    return f"{owners} {verb} written ({', '.join(asked)}{since}){_wrong(line, found, others)}."
+        return f"{said}. {were}{undone_in_words(undone, number, found, is_known=is_known)}."
+    if is_known:
+        return f"{said}, about {estimate:,.0f} of them wrong ({low:,.0f} to {high:,.0f})."
+    return f"{said}{f', by an estimate at least {low:,.0f} of them wrong' if round(low) else ''}."
+
+
+def undone_in_words(
+    undone: pl.DataFrame, owners: int, found: Sequence[float], *, is_known: bool = True
+) -> str:
+    """Say how many of the owners were undone since, and how many of the others are wrong.
+
+    `found` says how many of all are: about, at least and at most; unless `is_known`, only at least.
+    """
+    no, (others, left) = undone.filter(right=False).height, wrong_of_others(found, owners, undone)
+    said = f"{undone.height:,} undone since" + (f", {no:,} of these answered no" if no else "")
+    estimate, low, high = left
+    if not is_known:
+        return f"{said}. Of the other {others:,} at least {low:,.0f} are wrong" if round(low) else said
+    if round(high):
+        return f"{said}. Of the other {others:,} {WRONG.format(estimate, low, high)}"
+    return f"{said}; too few are left to estimate how many are wrong" if others else said
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -317,13 +336,3 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
             section = "scan" if name == "window_days" else "rules"
             lines[section].append(f"  {SETTINGS[name]}: {json.dumps(best[name])}")
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
-
-
-def _wrong(line: Mapping[str, Any], found: Sequence[float], others: int | None) -> str:
-    estimate, low, high = map(round, found)
-    of_which = "them" if others is None else f"the other {others:,}"
-    if line["wrong"] is None:  # `reason` says that it is not known
-        return f", by an estimate at least {low:,} of {of_which} wrong" if low else ""
-    if others is not None and not high:
-        return f"; {TOO_FEW_LEFT}" if others else ""
-    return f", about {estimate:,} of {of_which} wrong ({low:,} to {high:,})"

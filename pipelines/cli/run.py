@@ -164,7 +164,7 @@ def follow_up(
     ] = None,
     dry_run: DryRun = False,
     yes: Annotated[
-        bool, flag("--yes", "Undo several hosts without a question on a terminal; apply never asks.")
+        bool, flag("--yes", "Do not ask. On a terminal undo of several hosts asks; apply does not.")
     ] = False,
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs.")

@@ -262,8 +262,8 @@ def decide_again(tables, owned, people=PEOPLE):
 
 def verdict(undone):
     """What is said of the seventy owners, of which so many are undone."""
-    said = f"70 owners were written ({RULE}; {undone} undone since, 4 of these answered no)"
-    return f"{said}, about 0 of the other {70 - undone} wrong (0 to 5)"
+    said = f"70 owners were written ({RULE}). {undone} undone since, 4 of these answered no"
+    return f"{said}. Of the other {70 - undone} about 0 are wrong (0 to 5)"
 
 
 def test_a_verdict_is_about_the_last_run_that_wrote_enough_wherever_that_is_said(

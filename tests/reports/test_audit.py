@@ -287,11 +287,13 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     said = words_of(agreed, 150, written=150, undone=undone)
     assert said[3].startswith("Of the 150 written owners about 9 are wrong (2 to ")
     assert said[3].endswith("); 10 if no answer is a mistake.")
-    assert said[4].startswith("2 undone since. Of the other 148 about 8 are wrong (1 to ")
+    assert said[4].startswith(
+        "2 undone since, 1 of these answered no. Of the other 148 about 8 are wrong (1 to "
+    )
     for number, says in ((148, "; too few are left to estimate how many are wrong."), (150, ".")):
         undone = pl.DataFrame({"right": [False] * 2 + [None] * (number - 2)})
         said = words_of(agreed, 150, written=150, undone=undone)
-        assert said[4] == f"{number} undone since{says}"
+        assert said[4] == f"{number} undone since, 2 of these answered no{says}"
     few = agreed.with_columns(
         right=pl.when(pl.int_range(pl.len()) < 5).then("right"), contradicted=pl.lit(None, pl.Boolean)
     )

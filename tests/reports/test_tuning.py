@@ -130,11 +130,15 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
         (
             168,
             0,
-            " (rule: more than 60% over 30 days; 5 undone since), about 63 of the other 163 wrong (49 to ",
+            " (rule: more than 60% over 30 days). 5 undone since. Of the other 163 about 63 are wrong (49",
         ),
-        (168, 4, "; 5 undone since, 4 of these answered no), about 61 of the other 163 wrong"),
-        (169, 1, "169 owners were written (rule: more than 60% over 30 days; 5 undone since, 1 of these "),
-        (6, 0, "168 owners were to be written (rule: more than 60% over 30 days; 6 were, 5 undone since), "),
+        (168, 4, ". 5 undone since, 4 of these answered no. Of the other 163 about 61 are wrong"),
+        (169, 1, "169 owners were written (rule: more than 60% over 30 days). 5 undone since, 1 of these "),
+        (
+            6,
+            0,
+            "168 owners were to be written (rule: more than 60% over 30 days). 6 were, 5 undone since. Of ",
+        ),
     ],
 )
 def test_owners_undone_since_are_told_and_how_many_of_the_others_are_wrong(written, no, said):
@@ -147,8 +151,11 @@ def test_where_hardly_any_owner_is_left_there_is_no_estimate(written, said):
     undone = pl.DataFrame({"right": [False] * 80 + [None] * 85})
     line = LINE | {"to_write": written}
     sentence, *_ = claim_in_words(line, Rules(), NO_ANSWERS, written=written, undone=undone)
-    assert f"165 undone since, 80 of these answered no){said}" in sentence
+    assert f"165 undone since, 80 of these answered no{said}" in sentence
     assert "about" not in sentence
+    unknown = line | {"wrong": None, "wrong_low": 100.0, "to_write": 168}
+    sentence, *_ = claim_in_words(unknown, Rules(), NO_ANSWERS, written=168, undone=undone)
+    assert "answered no. Of the other 3 at least 1 are wrong" in sentence
 
 
 def test_owners_come_with_each_rule_that_differs_from_the_specification():
