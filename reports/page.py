@@ -31,7 +31,7 @@ from ownership.windows import Window
 from reports.exports import FORMULA
 from reports.plan import change, sent_changes
 from reports.sentences import NO_SUCH_ASSET, display_names, doubts
-from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, sort_by_name, with_words
+from reports.story import NOT_WRITTEN_YET, NEED_A_PERSON, STATUS, sort_by_name, with_words
 
 _FOLDER = Path(__file__).parent
 _BINS = 10
@@ -126,7 +126,7 @@ def report_page(
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
             hosts=assets.height,
             statuses={status: statuses.get(status, 0) for status in STATUS},
-            later=hosts_now.filter(why=LEFT_FOR_LATER).height,
+            later=hosts_now.filter(why=NOT_WRITTEN_YET).height,
             acknowledged=hosts_now["acknowledged_at"].count(),
             unmatched=unmatched.height,
             all_in_page=rows.height == hosts_now.height,

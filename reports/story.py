@@ -167,9 +167,9 @@ STATUS: Mapping[str, str] = {
 """How a host stands, in the words of the page and of the sheet, and what that means."""
 NEED_A_PERSON = ("planned", "conflict", "no owner")
 
-LEFT_FOR_LATER = "left for later"
+NOT_WRITTEN_YET = "not written yet"
 """Why a host has no owner yet that a run of some hosts did not choose."""
-_STOPPED = ("failed", "intended", "not_written", "undone", LEFT_FOR_LATER)
+_STOPPED = ("failed", "intended", "not_written", "undone", NOT_WRITTEN_YET)
 """Outcomes after which a host has no owner although the run decided on one."""
 
 
@@ -246,7 +246,7 @@ def _status() -> pl.Expr:
 def _why(*, has_plan: bool) -> pl.Expr:
     is_stopped = (pl.col("action") == "write") & ~HAS_OWNER
     # A run that was asked for some hosts (`--host`, `--limit`) has no row for the others.
-    outcome = pl.col("outcome").fill_null(LEFT_FOR_LATER if has_plan else "planned")
+    outcome = pl.col("outcome").fill_null(NOT_WRITTEN_YET if has_plan else "planned")
     stopped = pl.when(is_stopped & outcome.is_in(_STOPPED)).then(outcome)
     excluded = pl.when((pl.col("match") == "no_user_asset") & pl.col("excluded_by").is_not_null())
     unmatched = excluded.then(pl.lit(EXCLUDED_USER.short)).when(pl.col("match") != "matched").then("match")

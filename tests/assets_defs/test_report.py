@@ -153,5 +153,5 @@ def test_after_some_hosts_of_a_plan_are_applied_the_page_counts_the_others_as_wi
     assert "<b>0.0% → 50.0%</b>" in page.read_text(encoding="utf-8")
     found = packed(page.read_text(encoding="utf-8"))
     assert found["hosts"]["status"] == ["written", "no owner"]
-    assert found["hosts"]["why"][1] == "left for later"
+    assert found["hosts"]["why"][1] == "not written yet"
     assert found["writes"]["outcome"] == ["written"]

@@ -276,7 +276,7 @@ def test_a_run_of_some_hosts_says_how_many_are_left_for_later():
     assets = ASSETS.with_columns(owner_ids=pl.lit([], pl.List(pl.String)))
     texts = texts_of(report(assets=assets, outcome="planned", planned_hosts=["h1"]))
     assert "to write 1 " in texts
-    assert "5 without an owner (2 left for later)" in texts
+    assert "5 without an owner (2 not written yet)" in texts
     assert "0.0% → 16.7% of 6 hosts would have an owner" in texts
 
 

@@ -92,7 +92,7 @@ def test_an_owner_who_was_forgotten_since_is_not_said_to_be_written():
         (["planned"], "planned", "only one user", []),
         (["written", "not_written"], "written", "only one user", ["u1"]),
         (["failed", "owned_meanwhile"], "no owner", "write failed", []),
-        ([None], "no owner", "left for later", []),
+        ([None], "no owner", "not written yet", []),
     ],
 )
 def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes, status, why, owners):
