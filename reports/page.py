@@ -31,7 +31,7 @@ from ownership.windows import Window
 from reports.exports import FORMULA
 from reports.plan import change, sent_changes
 from reports.sentences import NO_SUCH_ASSET, display_names, doubts
-from reports.story import NOT_WRITTEN_YET, NEED_A_PERSON, STATUS, sort_by_name, with_words
+from reports.story import NEED_A_PERSON, NOT_WRITTEN_YET, STATUS, sort_by_name, with_words
 
 _FOLDER = Path(__file__).parent
 _BINS = 10
