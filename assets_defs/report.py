@@ -13,16 +13,15 @@ import polars as pl
 import polars.selectors as cs
 from upath import UPath
 
-from assets_defs.evidence import answers_to_learn_from, written_but_wrong
+from assets_defs.evidence import written_but_wrong
 from assets_defs.run import InstanceRun
-from assets_defs.tuning import judged_decisions, stored_inputs
+from assets_defs.tuning import how_sure, judged_decisions
 from ownership.decisions import events_by_day
 from ownership.names import printable
-from ownership.tuning.confidence import answers_missing
 from ownership.windows import days_of
 from reports.page import STRIP_DAYS, TABLES, coverage_by_day, page_fingerprint, report_page
 from reports.story import hosts_by_now, hosts_sheet, planned_first
-from reports.tuning import audit_to_draw, claim_in_words, drift_in_words
+from reports.tuning import drift_in_words
 from resources.format_version import program_version
 from resources.settings import Instance, command_line, present_of, report_url
 from resources.store.files import replacing
@@ -192,38 +191,3 @@ def _content(rows: Any) -> bytes:
         return repr(rows).encode()
     stable = rows.drop("decided_at", "listed_at", "run_id", strict=False)
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
-
-
-def how_sure(
-    instance: Instance, tables: Tables, line: Any = None, *, ask: bool = True, brief: bool = False
-) -> list[str]:
-    """Say how many owners that a run decided to write are likely wrong, and on what that rests.
-
-    `line` is the row of the back-test where it is known already; `ask`: also which command draws an audit;
-    `brief`: of what it rests on only what an audit lacks.
-    """
-    decisions = judged_decisions(tables)
-    to_write = decisions.filter(action="write").height
-    if line is None and to_write:
-        stored = stored_inputs(instance, tables, decisions).as_decided()
-        line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
-        line = line if line["to_write"] else None
-    if line is None:
-        return []
-    run_id = decisions["run_id"].item(0)
-    window, decided_by = decided_with(tables, run_id)
-    answers = answers_to_learn_from(instance, tables, window)
-    written, undone = tables.written_and_undone(run_id)
-    of_written = written if undone.height < written else 0
-    draw = command_line(instance, *audit_to_draw(to_write, of_written, answers_missing(answers)))
-    if instance.changes:  # what is only tried can have no audit, and `tune` says nothing of it
-        ask = brief = False
-    # By other rules it would have written others.
-    is_same = decided_by.of_evidence == instance.rules.as_rules().of_evidence
-    done = {"written": written, "undone": undone} if written and is_same else {}
-    said = claim_in_words(
-        line, instance.rules.as_rules(), answers, ask=draw if ask else "", brief=brief, **done
-    )
-    if 0 < tables.run_writes(run_id).height < to_write:
-        said[0] = f"Of all hosts, not only those chosen: {said[0]}"
-    return said

@@ -21,14 +21,22 @@ from ownership.resolution import UNKNOWN
 from ownership.tables import TABLES, ConfidenceBands
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.confidence import MIN_ANSWERED, confidence_bands, fit, last_drawn, with_answers
+from ownership.tuning.confidence import (
+    MIN_ANSWERED,
+    answers_missing,
+    confidence_bands,
+    fit,
+    last_drawn,
+    with_answers,
+)
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
 from reports.tuning import (
     Aim,
-    backtest_sentence,
+    audit_to_draw,
+    claim_in_words,
+    confidence_in_words,
     line_of,
-    reason,
     settings_in_words,
 )
 from resources.errors import AssetOwnersError
@@ -37,6 +45,7 @@ from resources.settings.models import recommended
 from resources.store.retention import audited_plans, decided_with, keeps_decisions
 from resources.store.tables import Tables
 
+HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
 TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
 
 
@@ -82,18 +91,74 @@ _WRONG = (
 
 
 def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict[str, Any]:
-    """Return what the present settings lead to, and the best of those tried, as `tune` prints it."""
-    window, _ = decided_with(tables, judged_decisions(tables.visible())["run_id"].item(0))
-    rules = instance.rules.as_rules()
+    """Return what the present settings lead to, and what would do better, as `tune` prints it."""
+    tables, rules, aim = tables.visible(), instance.rules.as_rules(), Aim()
+    decisions = judged_decisions(tables)
+    run_id = decisions["run_id"].item(0)
+    window, _ = decided_with(tables, run_id)
     now = line_of(lines, rules, window_days=window.days)
-    claim = f"{backtest_sentence(now, rules)} {reason(now)}"
-    best = "\n\n".join(settings_in_words(lines, now, rules, Aim()))
+    better = [
+        *settings_in_words(lines, now, rules, aim),
+        *confidence_said(instance, tables, run_id, decisions, window, aim),
+    ]
     compare = compare_recommended(instance)
     return {
-        "now": claim,
-        "best": dg.MetadataValue.md(best),
+        "now": " ".join(how_sure(instance, tables, now)),
+        "best": dg.MetadataValue.md("\n\n".join(better)),
         **({"stricter_than_all": compare} if compare else {}),
     }
+
+
+def confidence_said(
+    instance: Instance, tables: Tables, run_id: str, decisions: pl.DataFrame, window: Window, aim: Aim
+) -> list[str]:
+    """Say how sure the owners are that a run decided to write, from `decisions` about its window."""
+    answers, planned = answers_to_learn_from(instance, tables, window), decisions.filter(action="write")
+    written, undone = tables.written_and_undone(run_id)
+    draw = _draw(instance, planned.height, written, answers)
+    words = confidence_in_words(model := fit(answers), planned, answers, undone, draw, aim)
+    see = command_line(instance, "sql", HOW_SURE)
+    where = [f"After the next run list how sure each owner is (of a dry run: --run and its id):\n    {see}"]
+    return words + (where if model else [])
+
+
+def _draw(instance: Instance, to_write: int, written: int, answers: pl.DataFrame) -> str:
+    """Return the command that draws as many owners as an audit lacks answers."""
+    return command_line(instance, *audit_to_draw(to_write, written, answers_missing(answers)))
+
+
+def how_sure(
+    instance: Instance, tables: Tables, line: Any = None, *, ask: bool = True, brief: bool = False
+) -> list[str]:
+    """Say how many owners that a run decided to write are likely wrong, and on what that rests.
+
+    `line` is the row of the back-test where it is known already; `ask`: also which command draws an audit;
+    `brief`: of what it rests on only what an audit lacks.
+    """
+    decisions = judged_decisions(tables)
+    to_write = decisions.filter(action="write").height
+    if line is None and to_write:
+        stored = stored_inputs(instance, tables, decisions).as_decided()
+        line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
+        line = line if line["to_write"] else None
+    if line is None:
+        return []
+    run_id = decisions["run_id"].item(0)
+    window, decided_by = decided_with(tables, run_id)
+    answers = answers_to_learn_from(instance, tables, window)
+    written, undone = tables.written_and_undone(run_id)
+    draw = _draw(instance, to_write, written if undone.height < written else 0, answers)
+    if instance.changes:  # what is only tried can have no audit, and `tune` says nothing of it
+        ask = brief = False
+    # By other rules it would have written others.
+    is_same = decided_by.of_evidence == instance.rules.as_rules().of_evidence
+    done = {"written": written, "undone": undone} if written and is_same else {}
+    said = claim_in_words(
+        line, instance.rules.as_rules(), answers, ask=draw if ask else "", brief=brief, **done
+    )
+    if 0 < tables.run_writes(run_id).height < to_write:
+        said[0] = f"Of all hosts, not only those chosen: {said[0]}"
+    return said
 
 
 def compare_recommended(instance: Instance) -> str | None:

@@ -18,7 +18,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from assets_defs.asset_specs import LOCATION
 from assets_defs.plans import NOT_PLANNED, WRONG_HOSTS
 from assets_defs.record import RunRecord, failure_message
-from assets_defs.report import how_sure
+from assets_defs.tuning import HOW_SURE, how_sure
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import counted, printable, printable_lines, some_of
 from ownership.plan import exceeded_limit
@@ -124,7 +124,6 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
 
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
-HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
 
 
 def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: str | None) -> int:

@@ -14,7 +14,7 @@ import polars as pl
 
 from ownership.decisions import HAS_OWNER
 from ownership.names import counted, printable
-from ownership.tuning.confidence import draw_sample, drawn_alike, first_drawn, fit, last_drawn, with_answers
+from ownership.tuning.confidence import draw_sample, drawn_alike, first_drawn, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, write_file
 from pipelines.cli.options import (
     InstanceFile,
@@ -241,10 +241,9 @@ def tune(
     told = read_answers(path, audit_answers, target_precision) if audit_answers else (None, [])
     audited, audit_words = told
     instance, tables = stored_tables(path)
-    from assets_defs.evidence import answers_to_learn_from, written_but_wrong
-    from assets_defs.report import how_sure
-    from assets_defs.tuning import compare_recommended, judged_decisions
-    from pipelines.cli.results import HOW_SURE, errors, execute, print_warnings
+    from assets_defs.evidence import written_but_wrong
+    from assets_defs.tuning import compare_recommended, confidence_said, how_sure, judged_decisions
+    from pipelines.cli.results import errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
     if not result.success:
@@ -283,20 +282,12 @@ def tune(
         planned = tables.read_own("owner_decisions", audited)
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
-    answers, see = answers_to_learn_from(instance, tables, window), command_line(instance, "sql", HOW_SURE)
-    planned, model = planned.filter(action="write"), fit(answers)
-    written_since, undone = tables.written_and_undone(audited or decided_by)
-    more = tuning.audit_to_draw(planned.height, written_since, tuning.answers_missing(answers))
-    where = [f"After the next run list how sure each owner is (of a dry run: --run and its id):\n    {see}"]
     parts = [
         audit_words,
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
-        [
-            *tuning.confidence_in_words(model, planned, answers, undone, command_line(instance, *more), aim),
-            *(where if model else ()),
-        ],
+        confidence_said(instance, tables, audited or decided_by, planned, window, aim),
         *found,
     ]
     print_lines("\n\n".join("\n".join(lines) for lines in parts if any(lines)).splitlines())

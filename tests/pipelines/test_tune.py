@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from assets_defs.evidence import answers_of_audits
-from assets_defs.report import Report, how_sure
-from assets_defs.tuning import judged_decisions, shown_first, stored_inputs
+from assets_defs.report import Report
+from assets_defs.tuning import how_sure, judged_decisions, shown_first, stored_inputs
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
@@ -155,7 +155,9 @@ def test_the_recommended_settings_that_the_file_does_not_have_are_tried_by_one_c
     page = shown_first(load_instance(instance_file), tables, lines)
     assert page["stricter_than_all"] == command.strip(), "on Dagster's page of the settings tried, too"
     assert page["now"].partition(". ")[0] in printed
-    assert {*page["best"].value.split("\n\n")} <= {*printed.splitlines(), ""}
+    best = page["best"].value
+    assert {*best.split("\n\n")} <= {*printed.splitlines(), ""}
+    assert "How sure each owner is" in best
     _, *changes = command.split(" --set ")
     tried = load_instance(instance_file, changes)
     assert (tried.rules.min_active_days, tried.scan.lookback_days) == (5, 60)
