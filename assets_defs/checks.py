@@ -112,7 +112,7 @@ def evaluate(find: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetChe
 def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     """The window has logon events, and no day of it lacks them or has less than a tenth of the median.
 
-    An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
+    With scan.require_complete_window this is an error: the run then writes nothing and keeps its plan.
     """
     first_with_events = pl.col("day").filter(pl.col("counted") > 0).min().over("log")
     days = run.days(run.window).with_columns(begins=first_with_events)

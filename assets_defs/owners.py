@@ -102,10 +102,10 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     found: dict[str, Any] = {"as_of": "the hosts as this run found them; what it then wrote: owner_writes"}
     if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
         shown = run.tables.published_run()
-        until = f"run {short_run_id(shown)}" if shown else "the last dry run"
+        still = f"still show run {short_run_id(shown)}" if shown else "show this plan until a run may write"
         kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
         found["as_of"] = f"{run.window.last}: this page shows the plan of this {kind}"
-        found["published"] = f"the tables and the report still show {until}"
+        found["published"] = f"the tables and the report {still}"
     found |= shown_decisions(run, frame, run.run_id)
     conflicts_now = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()

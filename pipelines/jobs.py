@@ -339,13 +339,13 @@ def _description(instance: Instance) -> str:
     """Return what a run of the schedule does, where to, and how much of it."""
     does = "Fetches the days that are missing or not settled, decides, and"
     if instance.writes.dry_run:
-        return f"{does} plans; `writes.dry_run` is on."
+        return f"{does} plans; writes.dry_run is on."
     limits, place = instance.writes, instance.platform.place
     percent = f" or {limits.max_write_percent}% of them" if limits.max_write_percent else ""
     return (
         f"{does} writes the owners of hosts that have none to {place}: none if they would be more than "
         f"{limits.max_writes:,} hosts{percent}, and no more after {limits.max_failed_writes:,} failed writes "
-        "in a row (`writes.max_failed_writes`)."
+        "in a row (writes.max_failed_writes)."
     )
 
 

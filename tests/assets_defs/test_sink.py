@@ -67,7 +67,8 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
     assert [name for name in decided.metadata if "/" not in name][:3] == ["as_of", "published", "funnel"]
     assert str(decided.metadata["as_of"].value).endswith(": this page shows the plan of this dry run")
-    assert decided.metadata["published"].value == "the tables and the report still show the last dry run"
+    shown = "the tables and the report show this plan until a run may write"
+    assert decided.metadata["published"].value == shown
     for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
         ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
         runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))

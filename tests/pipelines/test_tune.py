@@ -283,6 +283,8 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_wherever_that_is_said
     decide_again(tables, owned.with_columns(owner_ids=pl.concat_list("host_id")))
     after = tune()[1]
     assert verdict(undone=5) in after
+    lines = tables.read("threshold_backtest").collect()
+    assert verdict(undone=5) in shown_first(load_instance(instance_file), tables, lines)["now"]
     assert f"{checked[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
