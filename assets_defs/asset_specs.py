@@ -22,6 +22,7 @@ from ownership.declaration import column_descriptions, columns_of, description, 
 from ownership.names import printable
 from ownership.rules import NAMING
 from ownership.tables import INVENTORY_SERVICE, SEARCH_SERVICE, TABLES
+from reports.plan import change
 from reports.run_results import writes_in_words
 from reports.sentences import percent
 from resources.settings import BrokenInstance, Instance, command_line, part_name
@@ -115,11 +116,19 @@ def _column_schema(table: str) -> dg.TableSchema:
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 
 _SHOWN_FIRST = ("conflict", "write")
-SHOWN = (
-    *("Host", "Host id", "Status", "Reason", "Owner", "Planned owner", "Department", "Planned department"),
-    *("Criticality", "Planned criticality", "Confidence", "In words", "Message"),
+_CHANGES = tuple(
+    pl.format(f"{name}: {{}}.", change(name.lower(), pl.col(name), pl.col(f"Planned {name.lower()}")))
+    for name in ("Department", "Criticality")
 )
-"""Columns of the sheet that Dagster shows, as far as they hold anything."""
+_SHOWN = {
+    "Host": pl.coalesce("Host", "Host id"),
+    "Status": pl.concat_str("Status", "Reason", separator=": ", ignore_nulls=True),
+    "Owner": pl.coalesce("Planned owner", "Owner"),
+    "Confidence": pl.col("Confidence"),
+    "In words": pl.concat_str("In words", *_CHANGES, separator=" ", ignore_nulls=True),
+    "Message": pl.col("Message"),
+}
+"""What Dagster shows of the sheet, as far as it holds anything: a page cuts off what is wide."""
 MAX_EXAMPLES, MAX_DEPARTMENTS = 8, 50
 MAX_ROWS = 200  # hosts in one table: names are in it, and Dagster's records are kept
 
@@ -204,9 +213,8 @@ def hosts_metadata(
     hosts = least_certain_first(decisions.drop_nulls("host_id")).sort(order, maintain_order=True)
     is_without, found = pl.col("action") == "none", dict[str, Any]()
     for name, holds in (("hosts", ~is_without), ("hosts_without_owner", is_without)):
-        first = sheet_of(hosts.filter(holds).head(MAX_ROWS))
-        columns = [column for column in SHOWN if first[column].count()]
-        if columns:
+        first = sheet_of(hosts.filter(holds).head(MAX_ROWS)).select(**_SHOWN)
+        if columns := [column.name for column in first if column.count()]:
             found[name] = _table(first.select(columns).to_dicts())
         if further := hosts.filter(holds)[MAX_ROWS:].height:
             found[f"more_{name}"] = f"{further:,} more; all of them: {see_all}"

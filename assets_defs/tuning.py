@@ -105,7 +105,7 @@ def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict
     return {
         "now": " ".join(how_sure(instance, tables, now)),
         "best": dg.MetadataValue.md("\n\n".join(better)),
-        **({"stricter_than_all": compare} if compare else {}),
+        **({"recommended": f"stricter than all of these; compare: {compare}"} if compare else {}),
     }
 
 

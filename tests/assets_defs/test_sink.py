@@ -50,8 +50,10 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is_with_each_
     assert shown["to_apply"].value.endswith(f"{stopped.run_id[:8]} --allow-writes 1")
     assert "allow_writes" in shown["open_in_launchpad"].value
     records = [record.data for record in shown["hosts"].records]
-    assert {row["Host"]: row["Status"] for row in records} == {"pc-1": "planned", "pc-2": "set by hand"}
-    assert "ann@corp.example" in [row["Planned owner"] for row in records]
+    assert [(row["Host"], row["Status"], row["Owner"]) for row in records] == [
+        ("pc-1", "planned: only one user", "ann@corp.example"),
+        ("pc-2", "set by hand: no logons", "bob@corp.example"),
+    ]
     assert shown["result"].value == "Stopped: 1 of 2 hosts asked for would be written"
     assert "funnel" not in shown, "it is that of all hosts"
 
@@ -106,7 +108,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert shown["result"].value == f"1 undone; this run followed run {runs[1].run_id[:8]}"
     assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 0)
     host = shown["hosts"].records[0].data
-    assert (host["Status"], host["Reason"]) == ("no owner", "undone")
+    assert host["Status"] == "no owner: undone"
     assert "the owner that asset-owners wrote was undone on" in host["In words"]
     last = job()
     assert last.success

@@ -218,7 +218,7 @@ def test_a_plan_is_read_applied_and_undone_by_clicks(dagster, company, page, pic
     planned = start_scheduled(dagster, company, dry_run=True)
     before = filled(dagster)
     page.goto("/assets/demo/owner_writes?view=events")
-    shows(page, planned, "Planned owner", "has no owner yet; its primary user is")
+    shows(page, planned, "has no owner yet; its primary user is")
     picture(page, "plan")
     page.goto(page.get_by_role("link", name="Open the launchpad of demo__apply").first.get_attribute("href"))
     shows(page, planned)
