@@ -9,7 +9,7 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.record import as_dagster_failure
-from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
+from assets_defs.run import PLAN, InstanceRun, ScanRun, resource_keys, scan_run
 from ownership.decisions import (
     coverage_by_department,
     drop_outs,
@@ -89,10 +89,12 @@ def asset_arguments(instance: Instance, table: str, *further: str, kind: str) ->
     model, place = TABLES[table], asset_place(instance, table, *further)
     columns = "columns" if table in RESULTS or model.__filled_by__ else "dagster/column_schema"
     filled = f" In this UI, the job `{place['group_name']}` fills it (tab *Launchpad*)."
+    planned = f" The job `{part_name(instance, PLAN)}` fills it without writing an owner."
+    by = filled * (model.__filled_by__ == "tune") + planned * (table in RESULTS)
     return {
         **place,
         "owners": OWNERS,
-        "description": description(model) + filled * (model.__filled_by__ == "tune"),
+        "description": description(model) + by,
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
             columns: _column_schema(table),
