@@ -77,7 +77,8 @@ class Remedies:
         reason = _STILL_EXCLUDED if is_lost else reason_of(host).advice
         who = (host[name] or "" for name in ("username", "resolved_owner"))
         if is_forgotten := any(re.match(STAND_IN, name) for name in who):
-            reason = "The primary user was forgotten since: the next run decides without them."
+            reason = "The primary user was forgotten: no run names them, and their logons count as long as "
+            reason += "they are in the window."
         for advice in filter(None, (reason, ACTION[host["action"]].advice)):
             yield advice.format_map(values)
         answered_no = EVIDENCE["answered_no"].advice.format_map(values)

@@ -79,8 +79,8 @@ def forget(
             print(f"  {file.path}: not known to this version; delete it if you do not need it")
     others = (
         "  Not covered, check these yourself: other instances, audit sheets, reports and exports elsewhere, "
-        f"copies of the home, logs, other machines, the instance file ({instance.file}), and both services: "
-        "the next run stores again what they hold"
+        f"copies of the home, logs, other machines, the instance file ({instance.file}). Take the person out "
+        "of both services first: the next run stores again what they hold"
     )
     print_lines([others, "Done: stand-ins are in their place." if yes else NOTHING_CHANGED])
 

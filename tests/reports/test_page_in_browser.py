@@ -444,7 +444,7 @@ def test_a_plan_says_plan_what_each_field_would_get_and_its_command_is_copied(op
         expect(place).to_contain_text("Support → Sales")
     host = page.locator("#rows tbody tr", has=page.get_by_role("link", name="pc-1", exact=True))
     expect(host.locator("td.status")).to_have_text(
-        "planned only one user, on 2 days, user mostly on other hosts"
+        "planned only one user, on 2 days, only 40% of the user's days here"
     )
     expect(page).to_have_title(re.compile("^PLAN"))
     expect(page.get_by_role("heading", level=1)).to_contain_text("PLAN")

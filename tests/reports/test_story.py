@@ -44,7 +44,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
     acknowledged = table(AcknowledgedConflicts, conflict | said)
     sheet = hosts_sheet(by_now(ASSETS, "written", acknowledged=acknowledged), *OF_NOW)
     day, ann, nobody = date(2026, 3, 2), "ann@corp.example", (None, None)
-    doubts = "user mostly on other hosts, no logon for 28 days"
+    doubts = "only 33% of the user's days here, no logon for 28 days"
     majority = f"ann@corp.example (u1): 7 of 10 logons on 1 day, {doubts}"
     assert sheet.drop("In words").rows() == [
         (
@@ -77,13 +77,13 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
 def test_an_owner_who_was_forgotten_since_is_not_said_to_be_written():
     forgotten = pl.lit("forgotten-0123456789abcdef")
     told = hosts_sheet(by_now(ASSETS, "planned").with_columns(resolved_owner=forgotten), *OF_NOW)
-    assert told["What would change it"].str.contains("forgotten since: the next run decides").all()
+    assert told["What would change it"].str.contains("was forgotten: no run names them").all()
     assert told["In words"][0] == "pc-1 has no owner yet."
     nobody = pl.lit(None, pl.String)
     changed = {"username": forgotten, "resolved_owner": nobody, "match": pl.lit("no_user_asset")}
     told = hosts_sheet(by_now(ASSETS).with_columns(**changed), *OF_NOW)["What would change it"]
     assert not told.str.contains("forgotten-").any(), "nobody is to give them a user asset"
-    assert told.str.contains("forgotten since: the next run decides").all()
+    assert told.str.contains("was forgotten: no run names them").all()
 
 
 @pytest.mark.parametrize(
