@@ -205,7 +205,7 @@ class AssetInventory(Inventory):
         """Send values in the query string or as a form, and open the answer; calls are retried only here."""
         if tenant:
             values = {**(values or {}), self._platform.contract.tenant_param: self._platform.tenant_id}
-            sent = f" for tenant {self._platform.tenant_id} (platform.tenant_id){sent}"
+            sent = f" (check platform.tenant_id: {self._platform.tenant_id}{sent})"
         arguments["params" if method == "GET" else "data"] = values
 
         def once() -> Envelope:
@@ -356,7 +356,7 @@ class AssetInventory(Inventory):
         call: ListCall = getattr(contract, kind)
         form = {**call.params, "page": str(number), "size": str(contract.page_size)}
         setting = f"platform.contract.{kind}.path" if number <= 1 else None
-        sent = f", in pages of {contract.page_size} (platform.contract.page_size)"
+        sent = f"; platform.contract.page_size: {contract.page_size}"
         try:
             answer = self._call("POST", call.path, form, repeatable=True, setting=setting, sent=sent)
             payload = answer.payload()

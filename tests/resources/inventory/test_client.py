@@ -114,7 +114,7 @@ def test_a_page_size_that_is_refused_names_its_setting(served, refusal):
     with served(refusal) as (_, inventory), pytest.raises(ServiceError) as raised:
         ids(inventory)
     assert "must be at most 500" in str(raised.value)
-    assert "pages of 1000 (platform.contract.page_size)" in str(raised.value)
+    assert "(check platform.tenant_id: t-1; platform.contract.page_size: 1000)" in str(raised.value)
 
 
 # Lists

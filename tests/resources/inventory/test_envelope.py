@@ -124,7 +124,7 @@ def test_what_is_not_an_envelope_names_the_address_and_shows_the_answer(body, ht
 
 
 def test_a_refusal_shows_what_was_sent():
-    sent = " for tenant t-9 (platform.tenant_id)"
+    sent = " (check platform.tenant_id: t-9)"
     error = opened({"status": False, "message": "Not here."}, sent=sent).refusal
     assert f"/api/v1/x{sent}: Not here." in str(error)
 
