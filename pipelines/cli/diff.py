@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
+from ownership.data_checks import ANSWERED_AT
+from ownership.names import counted
 from ownership.plan import KEPT, compare_plans
 from pipelines.cli.options import InstanceFile, Json, own_tables, print_lines
 from reports.plan import compared_owners, differences_in_words
@@ -46,9 +48,9 @@ def diff(
 def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
     """Return how the owners that two runs give differ; they need whole run ids.
 
-    settings (those that differ), diff, not_chosen and not_chosen_before (`compared_owners`; the last two of
-    the hosts that keep an owner whom the second or the first run would not choose), and no_longer_found (how
-    many not_chosen are).
+    settings (those that differ, and how many owners were answered no in between), diff, not_chosen and
+    not_chosen_before (`compared_owners`; the last two of the hosts that keep an owner whom the second or the
+    first run would not choose), and no_longer_found (how many not_chosen are).
     """
     for run_id in (first, second):
         if not keeps_decisions(tables, run_id):
@@ -64,13 +66,17 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
         name_of |= names_of(users.iter_rows(named=True))
     rows = compared_owners(differences, name_of)
     before, after = (_settings_of(row_of_run(tables, run_id)) for run_id in (first, second))
+    began, ended = (each["decided_at"].min() for each in decisions)
+    in_between = ANSWERED_AT.is_between(pl.lit(began), pl.lit(ended))
+    no = tables.read("audit_sample").filter(in_between, right=False).collect().height
     kept, confirmed = ([row for row in rows if row["change"] == change] for change in KEPT)
     return {
         "settings": [
             setting_in_words(name, before.get(name), after.get(name))
             for name in dict.fromkeys((*before, *after))
             if before.get(name) != after.get(name)
-        ],
+        ]
+        + [f"{counted(no, 'owner')} answered no in between"][:no],
         "diff": [row for row in rows if row["change"] not in KEPT],
         "not_chosen": kept,
         "no_longer_found": len(kept),

@@ -10,6 +10,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from ownership.tables import AuditSample
 from pipelines.cli.options import confirm, print_lines, prompt, read_host_names
 from pipelines.cli.results import execute, failure_summary, next_steps, status_of
 from pipelines.cli.run import chosen_window
@@ -17,7 +18,7 @@ from reports.exports import as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.retention import runs_by_file, store_decisions
 from resources.store.tables import Tables
-from tests.ownership.builders import NOW, RUN
+from tests.ownership.builders import NOW, RUN, table
 from tests.resources import samples
 from tests.resources.writeback.world import NOON, plan, values
 
@@ -250,8 +251,14 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
         tables, nobody.with_columns(**later), decided_at=NOW, run_id="written-since", publish=False
     )
     tables.append("runs", tables.rows("runs", RUN).with_columns(run_id=pl.lit("written-since")))
+    times = {"h1": NOW + timedelta(minutes=30), "h2": NOW - timedelta(minutes=30)}
+    no = (
+        {"host_id": host, "user_id": "u2", "right": False, "answered_at": at, "run_id": RUN, "drawn_at": NOW}
+        for host, at in times.items()
+    )
+    tables.write("audit_sample", table(AuditSample, *no))
     assert call("diff", "--instance", stored, RUN, "written-since")[1].splitlines() == [
-        "Settings that differ: none",
+        "Settings that differ: 1 owner answered no in between",
         "1 host keeps its owner, though run written- would not choose it:",
         "= pc-1.corp.example  ann@corp.example  now: no majority (100%)",
     ]
