@@ -281,7 +281,7 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
 def _last_run_failed(instance: Instance) -> bool:
     """Return whether the last run failed; what cannot be read fails the run, and not its tick."""
     try:
-        state = read_run_state(tables_of(instance))
+        state = read_run_state(tables_of(instance), dry_run=instance.writes.dry_run)
     except Exception as error:
         if operator_message(error) is None:
             raise
@@ -306,10 +306,9 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
             return dg.SkipReason("No run is overdue.")
         if context.cursor == tick.isoformat():
             return dg.SkipReason(f"Nobody is told a second time of the tick at {tick}.")
-        tables = tables_of(instance)
-        state = read_run_state(tables)
+        state = read_run_state(tables_of(instance), dry_run=instance.writes.dry_run)
         context.update_cursor(tick.isoformat())
-        if max(state["succeeded"].get(kind, 0) for kind in ("run", "dry_run")) >= tick.timestamp():
+        if (state["last_success"] or 0) >= tick.timestamp():
             return dg.SkipReason(f"A run has succeeded since the tick at {tick}.")
         to_come = runs_of(context.instance, instance.name, finished=False, limit=1)  # such as the next try
         if _failure_was_told(instance, state["last_run"], tick) and not to_come:

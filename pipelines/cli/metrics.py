@@ -50,7 +50,9 @@ _GAUGES: Mapping[str, Sequence[str]] = {
     "plans_only_since_timestamp_seconds": (
         "When the first of the consecutive runs began that only planned (Unix time).",
     ),
-    "last_run_succeeded": ("Whether the last finished run or dry run succeeded: 1, or 0.",),
+    "last_run_succeeded": (
+        "Whether the last finished run succeeded: 1, or 0; dry runs count where there are no others.",
+    ),
     "last_run_seconds": ("How long it took.",),
     "last_run_step_seconds": ("How long its steps took.", "step"),
     **{f"last_run_{name}": (meaning,) for name, meaning in _OF_LAST_RUN.values()},
@@ -95,7 +97,8 @@ class Metrics(Collector):
 
     def _read(self, instance: Instance) -> Values | None:
         try:
-            return [*_metrics_of(instance, read_run_state(tables_of(instance)))]
+            state = read_run_state(tables_of(instance), dry_run=instance.writes.dry_run)
+            return [*_metrics_of(instance, state)]
         except Exception as error:  # noqa: BLE001  (whatever it is, the others are shown; its trace is printed)
             message_and_status(error)
             return None

@@ -44,7 +44,7 @@ _COUNTS = ("hosts", "owned_after", "conflicts", "new_conflicts", "written", "fai
 _COLUMNS = [*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS]
 
 
-def read_run_state(tables: Tables) -> dict[str, Any]:
+def read_run_state(tables: Tables, *, dry_run: bool = False) -> dict[str, Any]:
     """Return the results of the last runs (`run_state`), but for those of a clock that was ahead.
 
     Raises:
@@ -52,27 +52,34 @@ def read_run_state(tables: Tables) -> dict[str, Any]:
     """
     tables.require_own()
     runs = tables.rows("runs", columns=_COLUMNS).lazy()
-    return run_state(runs.filter(pl.col("started_at") <= latest_time()))
+    return run_state(runs.filter(pl.col("started_at") <= latest_time()), dry_run=dry_run)
 
 
-def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
+def run_state(runs: pl.LazyFrame, *, dry_run: bool = False) -> dict[str, Any]:
     """Return the results in rows of `runs` together; times are Unix seconds.
 
     - `succeeded`: when a run of each kind last succeeded
-    - `last_run`: the last run or dry run that ended
+    - `last_run`: the last run that ended
+    - `last_success`: when a run last succeeded, or null
     - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
     - `plans_only_since`: when the first of the consecutive dry runs began, or null
+
+    Dry runs count as runs where an instance makes no others (`dry_run`), or has not made any yet: otherwise
+    somebody who tries something would hide that the daily run fails.
     """
     is_run, is_done = pl.col("kind").is_in(["run", "dry_run"]), pl.col("status") == "succeeded"
     ended = runs.select(*_COLUMNS, succeeded=is_done).drop_nulls("ended_at").sort("started_at")
     ended = ended.with_columns(pl.col(_TIMES).dt.epoch("us") / 1e6).collect()
     own, done = ended.filter(is_run), ended.filter("succeeded")
+    if not dry_run and "run" in own["kind"]:
+        own = own.filter(kind="run")
     failing = own.filter(~pl.col("succeeded").cum_max(reverse=True))
     planning = done.filter(is_run).filter(~(pl.col("kind") == "run").cum_max(reverse=True))
     last = next(own.tail(1).iter_rows(named=True), None)
     return {
         "succeeded": dict(done.group_by("kind").agg(pl.max("ended_at")).iter_rows()),
         "last_run": last and last | {"seconds_by_step": json.loads(last["seconds_by_step"] or "{}")},
+        "last_success": own.filter("succeeded")["ended_at"].max(),
         "failing_since": failing["ended_at"].first(),
         "plans_only_since": planning["started_at"].first(),
     }

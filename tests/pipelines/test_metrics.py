@@ -51,6 +51,14 @@ def store(tables, row):
         ),
         ([row(1, "dry_run"), row(2)], {"plans_only_since": None}),
         ([row(0, status="failed"), row(1, "undo")], {"failing_since": at(0.25)}),
+        (
+            [row(0), row(1, status="failed"), row(2, "dry_run")],
+            {"failing_since": at(1.25), "last_success": at(0.25)},
+        ),
+        (
+            [row(0, "dry_run"), row(1, "dry_run", "failed")],
+            {"failing_since": at(1.25), "last_success": at(0.25)},
+        ),
         ([row(2), row(0, status="failed")], {"failing_since": None}),  # one that was cut off, counted again
         ([row(0, ended_at=None, status="started")], {"last_run": None}),
     ],
@@ -58,6 +66,12 @@ def store(tables, row):
 def test_what_the_last_runs_came_to(rows, known):
     state = state_of(*rows)
     assert {name: state[name] for name in known} == known
+
+
+def test_where_runs_only_plan_a_dry_run_is_one():
+    rows = pl.LazyFrame([row(0, status="failed"), row(1, "dry_run", hosts=3)], schema=polars_schema(Runs))
+    state = run_state(rows, dry_run=True)
+    assert (state["failing_since"], state["last_success"], state["last_run"]["hosts"]) == (None, at(1.25), 3)
 
 
 @pytest.mark.usefixtures("no_catalogue")
@@ -127,7 +141,7 @@ def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_sho
     (folder / "branch.yaml").write_text(text)
     answers, asked = threading.Event(), []
 
-    def read(tables):
+    def read(tables, **_):
         asked.append(tables.slug)
         if tables.slug == "branch":
             answers.wait(60)
@@ -163,7 +177,7 @@ def test_what_cannot_be_computed_of_an_instance_costs_the_others_nothing(call, f
     text = (folder / "head-office.yaml").read_text().replace("Head office", "Branch")
     (folder / "branch.yaml").write_text(text)
     states = {"branch": damaged, "head_office": state_of(row(0, hosts=3))}
-    monkeypatch.setattr("pipelines.cli.metrics.read_run_state", lambda tables: states[tables.slug])
+    monkeypatch.setattr("pipelines.cli.metrics.read_run_state", lambda tables, **_: states[tables.slug])
     status, printed, said = call("metrics")
     assert status == 0
     assert 'asset_owners_instance_readable{slug="branch"} 0.0' in printed
