@@ -103,9 +103,9 @@ def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict
     ]
     compare = compare_recommended(instance)
     return {
-        "now": " ".join(how_sure(instance, tables, now)),
+        "now": dg.MetadataValue.md("\n\n".join(how_sure(instance, tables, now))),
         "best": dg.MetadataValue.md("\n\n".join(better)),
-        **({"recommended": f"stricter than all of these; compare: {compare}"} if compare else {}),
+        **({"stricter_settings": f"the recommended ones; compare: {compare}"} if compare else {}),
     }
 
 

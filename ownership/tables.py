@@ -121,7 +121,7 @@ class LogonDays(Table):
 
 
 class InventoryHosts(Table):
-    """A host asset as the inventory listed it."""
+    """A host asset as the inventory listed it, before the run wrote; `current_owners` has it now."""
 
     __key__ = ("host_id",)
     __reads__ = (INVENTORY_SERVICE,)

@@ -342,9 +342,9 @@ def _description(instance: Instance) -> str:
     limits, place = instance.writes, instance.platform.place
     percent = f" or {limits.max_write_percent}% of them" if limits.max_write_percent else ""
     return (
-        f"{does} writes the owners of hosts that have none to {place}: none if they would be more than "
-        f"{limits.max_writes:,} hosts{percent}, and no more after {limits.max_failed_writes:,} failed writes "
-        "in a row (writes.max_failed_writes)."
+        f"{does} writes the owners of hosts that have none to {place}. It writes nothing if that would be "
+        f"more than {limits.max_writes:,} hosts{percent}, and stops after {limits.max_failed_writes:,} "
+        "failed writes in a row (writes.max_failed_writes)."
     )
 
 

@@ -283,7 +283,7 @@ def confidence_in_words(
         unsure = f"the surest; these answers do not show that any is {aimed}"
         why = f"the loosest that is {aimed}" if good else unsure
         before = "Set it before others, which rest on past windows and not on answers about these owners."
-        lines += [f"Recommended ({why}):", first, before, *["Instead of it:"][: len(rest)], *rest]
+        lines += [f"Take this one ({why}):", first, before, *["Instead of it:"][: len(rest)], *rest]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
     least = [

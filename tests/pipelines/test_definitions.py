@@ -266,7 +266,7 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     schedule = definitions.resolve_schedule_def("head_office")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 0 * * *", "Europe/Berlin")
-    for words in (f", tenant {TENANT}: none if", "more than 10,000 hosts", "20 failed writes in a row"):
+    for words in (f", tenant {TENANT}. It", "more than 10,000 hosts", "20 failed writes in a row"):
         assert words in schedule.description
     # Half past midnight in Berlin, still the day before in UTC.
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 22, 30, tzinfo=UTC))

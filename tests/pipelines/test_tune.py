@@ -153,10 +153,10 @@ def test_the_recommended_settings_that_the_file_does_not_have_are_tried_by_one_c
     [command] = [line for line in printed.splitlines() if " --set " in line]
     lines = tables.read("threshold_backtest").collect()
     page = shown_first(load_instance(instance_file), tables, lines)
-    assert page["recommended"].endswith(f"compare: {command.strip()}"), (
+    assert page["stricter_settings"].endswith(f"compare: {command.strip()}"), (
         "on Dagster's page of the settings tried, too"
     )
-    assert page["now"].partition(". ")[0] in printed
+    assert page["now"].value.partition("\n")[0] in printed
     best = page["best"].value
     assert {*best.split("\n\n")} <= {*printed.splitlines(), ""}
     assert "How sure each owner is" in best
@@ -211,7 +211,7 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     assert printed.startswith("Good enough: at least 92% of these owners are right (--target-precision asks")
     assert ": 69 of 69 owners are answered, 65 of them right.\n5 hosts asked twice: the answers" in printed
     assert "\nOf the 70 planned owners about 4 are wrong (4 to 5)" in printed
-    assert re.search(r"69 clear answers.\nRecommended \(.*\):\n  rules.min_confidence: \d\d  ", printed)
+    assert re.search(r"69 clear answers.\nTake this one \(.*\):\n  rules.min_confidence: \d\d  ", printed)
     assert ".yaml 'SELECT hostname, confidence FROM owner_decisions ORDER BY confidence'\n" in printed
     assert "would be written" not in printed.partition(" combinations of settings")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
@@ -286,7 +286,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_wherever_that_is_said
     after = tune()[1]
     assert verdict(undone=5) in after
     lines = tables.read("threshold_backtest").collect()
-    assert verdict(undone=5) in shown_first(load_instance(instance_file), tables, lines)["now"]
+    assert verdict(undone=5) in shown_first(load_instance(instance_file), tables, lines)["now"].value
     assert f"{checked[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
