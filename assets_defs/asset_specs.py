@@ -108,7 +108,7 @@ def _column_schema(table: str) -> dg.TableSchema:
     columns, descriptions = columns_of(TABLES[table]), column_descriptions(TABLES[table])
     shown = []
     for name, kind in polars_schema(TABLES[table]).items():
-        unique = columns[name].checks.get("unique", False)
+        unique = TABLES[table].__key__ == (name,)
         constraints = dg.TableColumnConstraints(nullable=columns[name].nullable, unique=unique)
         type_name = duckdb_type(kind).split("(")[0]  # the UI cuts off a struct's fields
         shown.append(dg.TableColumn(name, type_name, description=descriptions[name], constraints=constraints))

@@ -49,21 +49,22 @@ class PersonalData(Enum):
 
 
 class Table:
-    """A stored table: its grain (the columns that identify a row), layout, and what it is made from.
+    """A stored table: its columns, layout, and what it is made from.
 
-    `__reads__` is what Dagster's lineage draws. A table that is made from results names only these, or the
-    lineage would have forty more lines.
+    `__key__` is its grain: the columns that identify a row. `__reads__` is what Dagster's lineage draws: of a
+    table that is made from results only these, or the lineage would have forty more lines.
     """
 
-    __key__: ClassVar[tuple[str, ...]] = ()
+    __key__: ClassVar[tuple[str, ...]]
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
-    __reads__: ClassVar[tuple[str, ...]] = ()
+    __reads__: ClassVar[tuple[str, ...]] = ("owner_decisions",)
     __newest_first__: ClassVar[str] = ""  # the column by which analysts see the rows
     __filled_by__: ClassVar[str]
 
     def __init_subclass__(cls, filled_by: str = "") -> None:
         """Name the command that fills the table, if a run does not."""
         cls.__filled_by__ = filled_by
+        cls.__key__ = tuple(name for name, column in columns_of(cls).items() if column.is_key)
 
 
 class Column:
@@ -74,10 +75,12 @@ class Column:
         description: str,
         *,
         codes: Mapping[str, str] = MappingProxyType({}),
+        key: bool = False,
         nullable: bool = False,
         **checks: Any,
     ) -> None:
-        self.description, self.codes, self.nullable, self.checks = description, codes, nullable, checks
+        self.description, self.codes, self.checks = description, codes, checks
+        self.is_key, self.nullable = key, nullable
 
 
 column: Any = Column  # a declaration is annotated with the type of its values
@@ -140,8 +143,8 @@ def _validator(model: type[Table]) -> Any:
 
     parts: dict[str, Any] = {"__annotations__": dict(polars_schema(model))}
     for name, column in columns_of(model).items():
-        isin = tuple(column.codes) or None
-        parts[name] = pa.Field(nullable=column.nullable, isin=isin, **column.checks)
+        isin, unique = tuple(column.codes) or None, model.__key__ == (name,)
+        parts[name] = pa.Field(nullable=column.nullable, isin=isin, unique=unique, **column.checks)
     for name, rule in _declared(model, RowRule).items():
         holds = classmethod(lambda _, data, rule=rule: data.lazyframe.select(rule.holds))
         parts[name] = pa.dataframe_check(holds, error=rule.text)

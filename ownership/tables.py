@@ -80,27 +80,25 @@ def _null_has_a_reason(*columns: str) -> RowRule:
 class LogonCounts(Table):
     """How often a user logged on to a host on one day, by each of the logs."""
 
-    __key__ = ("day", "log", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
     __reads__ = (SEARCH_SERVICE,)
 
-    day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
-    log: Text = _text(_LOG)
-    document_hostname: Text = column("Host name as the documents spell it.")
-    document_username: Name = column("User name as the documents spell it.")
+    day: pl.Date = column("Day in the instance's time zone (rules 4.1).", key=True)
+    log: Text = _text(_LOG, key=True)
+    document_hostname: Text = column("Host name as the documents spell it.", key=True)
+    document_username: Name = column("User name as the documents spell it.", key=True)
     events: pl.Int64 = column("Logon events on that day.", ge=1, le=MAX_EVENTS_A_DAY)
-    document_logon_type: Text = column("Kind of logon, from logon_type_field.", nullable=True)
+    document_logon_type: Text = column("Kind of logon, from logon_type_field.", key=True, nullable=True)
 
 
 class LogonDays(Table):
     """A day of one of the logs that was fetched, and its totals."""
 
-    __key__ = ("day", "log")
     __layout__ = Layout.BY_DAY
     __reads__ = (SEARCH_SERVICE,)
 
-    day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
-    log: Text = _text(_LOG)
+    day: pl.Date = column("Day in the instance's time zone (rules 4.1).", key=True)
+    log: Text = _text(_LOG, key=True)
     matching: pl.Int64 = column("Documents that matched the query when the day was fetched last.", ge=0)
     counted: pl.Int64 = column("Events in logon_counts (rules 1.1).", ge=0)
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
@@ -123,10 +121,9 @@ class LogonDays(Table):
 class InventoryHosts(Table):
     """A host asset as the inventory listed it, before the run wrote; `current_owners` has it now."""
 
-    __key__ = ("host_id",)
     __reads__ = (INVENTORY_SERVICE,)
 
-    host_id: Text = _text(_HOST_ID, unique=True)
+    host_id: Text = _text(_HOST_ID, key=True)
     hostnames: Texts = column("Values of platform_hostname_field; null: unreadable.", nullable=True)
     owner_ids: UserIds = column("Ids of the user assets that own the host.", nullable=True)
     department: Text = column("Department of the host.", nullable=True)
@@ -141,10 +138,9 @@ class InventoryHosts(Table):
 class InventoryUsers(Table):
     """A user asset as the inventory listed it."""
 
-    __key__ = ("user_id",)
     __reads__ = (INVENTORY_SERVICE,)
 
-    user_id: UserId = _text(_USER_ID, unique=True)
+    user_id: UserId = _text(_USER_ID, key=True)
     user_value: Names = column("Values of platform_user_value_field; null: unreadable.", nullable=True)
     user_email: Names = column("E-mail addresses; null: unreadable.", nullable=True)
     directory_user_sam_account_name: Names = column("SAM account names; null: unreadable.", nullable=True)
@@ -163,11 +159,10 @@ class InventoryUsers(Table):
 class HostUserShares(Table):
     """A user's share of the logons of a host in the window; excluded users are not counted."""
 
-    __key__ = ("hostname", "username")
     __reads__ = ("logon_counts", "logon_days")
 
-    hostname: Text = _text("Host name, as compared (rules 1.4).")
-    username: Account = _text(_USERNAME)
+    hostname: Text = _text("Host name, as compared (rules 1.4).", key=True)
+    username: Account = _text(_USERNAME, key=True)
     events: pl.Int64 = column(_EVENTS, ge=1)
     total_events: pl.Int64 = column(_TOTAL_EVENTS, ge=1)
     share: pl.Float64 = column(_SHARE, gt=0, le=1)
@@ -191,11 +186,10 @@ class UsernameMatches(Table):
     decisive row, and that has no problem.
     """
 
-    __key__ = ("username", "user_id")
     __reads__ = ("host_user_shares", "inventory_users")
 
-    username: Account = _text(_USERNAME)
-    user_id: UserId = column(_USER_ID, nullable=True)
+    username: Account = _text(_USERNAME, key=True)
+    user_id: UserId = column(_USER_ID, key=True, nullable=True)
     matched_by: Text = column("First field of the user asset that holds the name.", nullable=True)
     decisive: pl.Boolean = column(
         "Whether no earlier field holds the name in any user asset, or this asset is unreadable."
@@ -216,11 +210,10 @@ class OwnerDecisions(Table):
     There is a row for each host asset, and for each host name of the logons that no host asset has.
     """
 
-    __key__ = ("hostname", "host_id")
     __reads__ = ("host_user_shares", "username_matches", "inventory_hosts")
 
-    hostname: Text = column(_HOSTNAME, nullable=True)
-    host_id: Text = column(_HOST_ID, nullable=True)
+    hostname: Text = column(_HOSTNAME, key=True, nullable=True)
+    host_id: Text = column(_HOST_ID, key=True, nullable=True)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     match: pl.String = column(
         "Whether username has a user asset; null: no user is named.", codes=codes.MATCH, nullable=True
@@ -304,10 +297,7 @@ class UnmatchedUsers(Table):
     The names for which most hosts wait come first; names of excluded user assets alone have no row.
     """
 
-    __key__ = ("username",)
-    __reads__ = ("owner_decisions",)
-
-    username: Account = _text(_USERNAME, unique=True)
+    username: Account = _text(_USERNAME, key=True)
     user_assets: pl.Int64 = column("User assets that have the name: 0, several, or 1 unreadable one.", ge=0)
     candidate_ids: UserIds = column(_CANDIDATES)
     hosts: pl.Int64 = column("Hosts with logons of the user.", ge=1)
@@ -328,10 +318,10 @@ class OwnerDecisionsHistory(OwnerDecisions):
     older ones that still held then.
     """
 
-    __key__ = ("hostname", "host_id", "decided_at")
     __layout__ = Layout.LEDGER
 
     action: pl.String = column("Action for the host.", codes=codes.PAST_ACTION)
+    decided_at: Instant = column("When the run decided.", key=True)
 
 
 class AcknowledgedConflicts(Table):
@@ -340,11 +330,9 @@ class AcknowledgedConflicts(Table):
     It counts until the evidence code or one of the owners changes.
     """
 
-    __key__ = ("host_id",)
     __layout__ = Layout.LEDGER
-    __reads__ = ("owner_decisions",)
 
-    host_id: Text = _text(_HOST_ID, unique=True)
+    host_id: Text = _text(_HOST_ID, key=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
     existing_owner: OwnerIds = column(_EXISTING_OWNER)
     resolved_owner: UserId = column(_RESOLVED_OWNER)
@@ -360,12 +348,10 @@ class OwnerWrites(Table):
     Rows are kept for keep.history_days, or longer if the inventory still shows the owner that they gave.
     """
 
-    __key__ = ("run_id", "host_id")
     __layout__ = Layout.LEDGER
-    __reads__ = ("owner_decisions",)
 
-    run_id: Text = _text("Id of the run that planned the write.")
-    host_id: Text = _text(_HOST_ID)
+    run_id: Text = _text("Id of the run that planned the write.", key=True)
+    host_id: Text = _text(_HOST_ID, key=True)
     hostname: Text = column(_HOSTNAME)
     outcome: pl.String = column("Outcome of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality that the host had.")
@@ -382,10 +368,9 @@ class OwnerWrites(Table):
 class CurrentOwners(Table):
     """A host and its owner now: as listed, with what runs wrote, undid and saw since."""
 
-    __key__ = ("host_id",)
     __reads__ = ("owner_writes",)
 
-    host_id: Text = _text(_HOST_ID, unique=True)
+    host_id: Text = _text(_HOST_ID, key=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
     owner_ids: UserIds = column("Ids of the user assets that own the host.", nullable=True)
     owner_emails: Names = column("Their e-mail addresses, as far as known.")
@@ -399,11 +384,10 @@ class CurrentOwners(Table):
 class Runs(Table):
     """A run, or dry run, and its result; the row is written when the run begins and when it ends."""
 
-    __key__ = ("run_id",)
     __layout__ = Layout.LEDGER
     __newest_first__ = "started_at"
 
-    run_id: Text = _text("Id of the run.")
+    run_id: Text = _text("Id of the run.", key=True)
     kind: pl.String = column("Kind of run.", codes=codes.KIND)
     status: pl.String = column("Status of the run.", codes=codes.STATUS)
     started_at: Instant = column("When its first step began.")
@@ -439,12 +423,11 @@ class Coverage(Table):
     The department is the one that the host had then, also where the run replaced it.
     """
 
-    __key__ = ("run_id", "department")
     __layout__ = Layout.LEDGER
     __reads__ = ("current_owners",)
 
-    run_id: Text = _text("Id of the run.")
-    department: Text = column("Department of the hosts, if they have one.", nullable=True)
+    run_id: Text = _text("Id of the run.", key=True)
+    department: Text = column("Department of the hosts, if they have one.", key=True, nullable=True)
     hosts: pl.Int64 = column("Hosts of the department.", ge=1)
     owned: pl.Int64 = column("Those of hosts with an owner.", ge=0)
     ended_at: Instant = column("When the run ended.")
@@ -453,12 +436,11 @@ class Coverage(Table):
 class Accuracy(Table, filled_by="tune"):
     """How often the owner decided on was right, for all hosts and for groups of them (rules 9.1, 9.2)."""
 
-    __key__ = ("measure", "by", "value")
     __reads__ = ("owner_decisions", "owner_writes")
 
-    measure: pl.String = column("What the owners were compared with.", codes=codes.MEASURE)
-    by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
-    value: Text = _text("Which group.")
+    measure: pl.String = column("What the owners were compared with.", codes=codes.MEASURE, key=True)
+    by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN, key=True)
+    value: Text = _text("Which group.", key=True)
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
     right_hosts: pl.Int64 = column("Hosts for which the right owner is decided on.", ge=0)
     precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1).")
@@ -469,14 +451,13 @@ class Accuracy(Table, filled_by="tune"):
 class ThresholdBacktest(Table, filled_by="tune"):
     """What other settings would have led to on the stored evidence: a row for each combination tried."""
 
-    __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
     __reads__ = ("owner_decisions", "owner_writes")
 
-    window_days: pl.Int64 = column("Look-back window (days).", ge=1)
-    threshold_percent: pl.Int64 = column("Share that a primary user must exceed (percent).", ge=50, le=99)
-    min_active_days: pl.Int64 = column("Fewest days with a logon of the primary user.", ge=1)
-    evidence_metric: pl.String = column("What is counted.", codes=codes.METRIC)
-    primary_devices: pl.Int64 = column("Primary devices of a user; null: all hosts.", ge=1, nullable=True)
+    window_days: pl.Int64 = column("Look-back window (days).", ge=1, key=True)
+    threshold_percent: pl.Int64 = column("Share that a primary user must exceed (%).", ge=50, le=99, key=True)
+    min_active_days: pl.Int64 = column("Fewest days with a logon of the primary user.", ge=1, key=True)
+    evidence_metric: pl.String = column("What is counted.", codes=codes.METRIC, key=True)
+    primary_devices: pl.Int64 = column("Primary devices of a user; null: all.", ge=1, key=True, nullable=True)
     hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
     resolved: pl.Int64 = column("Those of hosts_with_evidence with one primary user.", ge=0)
     matched: pl.Int64 = column("Those of resolved whose user has one user asset.", ge=0)
@@ -518,12 +499,9 @@ class AuditSample(Table, filled_by="tune --audit"):
     Also an owner whom an undo called wrong (rules 1.12): without seed, and without what only a plan has.
     """
 
-    __key__ = ("host_id", "user_id")
-    __reads__ = ("owner_decisions",)
-
-    host_id: Text = _text(_HOST_ID)
+    host_id: Text = _text(_HOST_ID, key=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
-    user_id: UserId = _text("Id of the user asset that the run planned to write.")
+    user_id: UserId = _text("Id of the user asset that the run planned to write.", key=True)
     username: Account = _text(_USERNAME, nullable=True)
     evidence: Text = column("What the logons say of username, in words without names.", nullable=True)
     right: pl.Boolean = column("Whether user_id is the right owner; null: no clear answer.", nullable=True)
@@ -561,10 +539,9 @@ class ConfidenceBands(Table, filled_by="tune"):
     Empty until 50 answers to an audit are read: `tune --audit 50`, then `tune --audit-answers`.
     """
 
-    __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
 
-    band: pl.Float64 = column("Confidence from here up to the next band (0 to 1).", ge=0, le=1, unique=True)
+    band: pl.Float64 = column("Confidence from here up to the next band (0 to 1).", ge=0, le=1, key=True)
     hosts: pl.Int64 = column("Planned owners in the band.", ge=0)
     expected_right: pl.Float64 = column("How many of them are expected to be right.", ge=0)
     low: pl.Float64 = column(_LOW, ge=0)
@@ -574,11 +551,8 @@ class ConfidenceBands(Table, filled_by="tune"):
 class HostProfiles(Table, filled_by="tune"):
     """What kind of host it is, by its name and by who logs on. Users are people and administrators."""
 
-    __key__ = ("hostname", "host_id")
-    __reads__ = ("owner_decisions",)
-
-    host_id: Text = column(_HOST_ID, nullable=True)
-    hostname: Text = column(_HOSTNAME, nullable=True)
+    host_id: Text = column(_HOST_ID, key=True, nullable=True)
+    hostname: Text = column(_HOSTNAME, key=True, nullable=True)
     kind: pl.String = column("Kind of host.", codes=codes.HOST_KIND)
     reasons: Texts = column("Reasons for the kind, the deciding one first.")
     users: pl.Int64 = column(_USER_COUNT, ge=0)
@@ -590,10 +564,7 @@ class HostProfiles(Table, filled_by="tune"):
 class AccountProfiles(Table, filled_by="tune"):
     """What kind of account a user name is, by the name and by what it does; excluded accounts, too."""
 
-    __key__ = ("username",)
-    __reads__ = ("owner_decisions",)
-
-    username: Account = _text(_USERNAME, unique=True)
+    username: Account = _text(_USERNAME, key=True)
     kind: pl.String = column("Kind of account.", codes=codes.ACCOUNT_KIND)
     reasons: Texts = column("Reasons for the kind, the deciding one first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
@@ -604,11 +575,8 @@ class AccountProfiles(Table, filled_by="tune"):
 class Suggestions(Table, filled_by="tune"):
     """A value for the instance file that would change decisions, tried by itself."""
 
-    __key__ = ("setting", "value")
-    __reads__ = ("owner_decisions",)
-
-    setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
-    value: Account = _text("The value.")
+    setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED, key=True)
+    value: Account = _text("The value.", key=True)
     reason: Text = column("Reason for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not found now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
@@ -619,12 +587,9 @@ class Suggestions(Table, filled_by="tune"):
 class OwnershipDrift(Table, filled_by="tune"):
     """An owner whom the evidence no longer supports."""
 
-    __key__ = ("host_id", "owner")
-    __reads__ = ("owner_decisions",)
-
-    host_id: Text = _text(_HOST_ID)
+    host_id: Text = _text(_HOST_ID, key=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
-    owner: UserId = column("Id of the owner in the inventory.")
+    owner: UserId = column("Id of the owner in the inventory.", key=True)
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
     leader: Account = column("User with most events on the host now.", nullable=True)
     since: pl.Date = column("Day after the owner's last stored logon.", nullable=True)
@@ -634,11 +599,8 @@ class OwnershipDrift(Table, filled_by="tune"):
 class ClosestUsers(Table, filled_by="tune"):
     """A user asset that a user name without one may stand for; runs never use it."""
 
-    __key__ = ("username", "user_id")
-    __reads__ = ("owner_decisions",)
-
-    username: Account = _text(_USERNAME)
-    user_id: UserId = _text(_USER_ID)
+    username: Account = _text(_USERNAME, key=True)
+    user_id: UserId = _text(_USER_ID, key=True)
     score: pl.Float64 = column("How close the names are (0 to 1).", gt=0, le=1)
     reason: Text = column("How the names differ.")
 
