@@ -99,7 +99,7 @@ def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict
     now = line_of(lines, rules, window_days=window.days)
     better = [
         *settings_in_words(lines, now, rules, aim),
-        *confidence_said(instance, tables, run_id, decisions, window, aim),
+        *confidence_said(instance, tables, run_id, decisions, window, aim, with_names=False),
     ]
     compare = compare_recommended(instance)
     return {
@@ -110,13 +110,19 @@ def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict
 
 
 def confidence_said(
-    instance: Instance, tables: Tables, run_id: str, decisions: pl.DataFrame, window: Window, aim: Aim
+    instance: Instance,
+    tables: Tables,
+    run_id: str,
+    decisions: pl.DataFrame,
+    window: Window,
+    aim: Aim,
+    **options: bool,
 ) -> list[str]:
     """Say how sure the owners are that a run decided to write, from `decisions` about its window."""
     answers, planned = answers_to_learn_from(instance, tables, window), decisions.filter(action="write")
     written, undone = tables.written_and_undone(run_id)
     draw = _draw(instance, planned.height, written, answers)
-    words = confidence_in_words(model := fit(answers), planned, answers, undone, draw, aim)
+    words = confidence_in_words(model := fit(answers), planned, answers, undone, draw, aim, **options)
     see = command_line(instance, "sql", HOW_SURE)
     where = [f"After the next run list how sure each owner is (of a dry run: --run and its id):\n    {see}"]
     return words + (where if model else [])

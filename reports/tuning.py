@@ -247,7 +247,14 @@ def settings_in_words(
 
 
 def confidence_in_words(
-    model: Model | None, plan: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame, draw: str, aim: Aim
+    model: Model | None,
+    plan: pl.DataFrame,
+    answers: pl.DataFrame,
+    undone: pl.DataFrame,
+    draw: str,
+    aim: Aim,
+    *,
+    with_names: bool = True,
 ) -> list[str]:
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be right.
 
@@ -255,6 +262,7 @@ def confidence_in_words(
     loosest first. `plan` has rows of
     `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from, `undone` of hosts that
     were undone since. Without a model: what is needed for one, and the command that draws as many more.
+    `with_names`: also which owners are the least sure.
     """
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
@@ -291,7 +299,7 @@ def confidence_in_words(
         for row in least_certain_first(to_check).head(5).iter_rows(named=True)
     ]
     asked = "The least sure, to check by hand; that does not change the figures above"
-    return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
+    return [*lines, f"{asked}: {', '.join(least)}."] if least and with_names else lines
 
 
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:

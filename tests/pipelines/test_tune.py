@@ -286,7 +286,10 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_wherever_that_is_said
     after = tune()[1]
     assert verdict(undone=5) in after
     lines = tables.read("threshold_backtest").collect()
-    assert verdict(undone=5) in shown_first(load_instance(instance_file), tables, lines)["now"].value
+    shown = shown_first(load_instance(instance_file), tables, lines)
+    assert verdict(undone=5) in shown["now"].value
+    assert "rules.min_confidence" in shown["best"].value
+    assert "The least sure" not in shown["best"].value, "Dagster's pages of tuning name nobody"
     assert f"{checked[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
