@@ -1,4 +1,5 @@
 from datetime import date
+from functools import cache
 
 import dagster as dg
 import polars as pl
@@ -33,14 +34,17 @@ ASSETS = hosts(
     host("h5"),
 )
 LOGONS = [("ws1", "alice", 6), ("ws2", "bob", 5), ("ws2", "zoe", 4), ("ws3", "alice", 9), ("ws4", "bob", 2)]
-DECISIONS = with_new_conflicts(
-    decide(counts(*LOGONS), PEOPLE, ASSETS), decide(counts(), PEOPLE, hosts()), empty(AcknowledgedConflicts)
-)
+
+
+@cache
+def decisions():
+    now, before = decide(counts(*LOGONS), PEOPLE, ASSETS), decide(counts(), PEOPLE, hosts())
+    return with_new_conflicts(now, before, empty(AcknowledgedConflicts))
 
 
 def of_writes(*outcomes):
     """What is shown of a plan whose writes had these outcomes."""
-    planned = plan(DECISIONS, PEOPLE, ASSETS)
+    planned = plan(decisions(), PEOPLE, ASSETS)
     rows = [
         planned.with_columns(
             host_id=pl.lit(f"h{number}"), outcome=pl.lit(outcome), message=pl.lit("said\n|so|")
@@ -48,7 +52,7 @@ def of_writes(*outcomes):
         for number, outcome in enumerate(outcomes)
     ]
     rows = pl.concat([planned.clear(), *rows])
-    return writes_metadata(rows, DECISIONS, outcomes.count("written"))
+    return writes_metadata(rows, decisions(), outcomes.count("written"))
 
 
 def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
@@ -69,7 +73,7 @@ def records(value):
 
 
 def test_decisions_show_the_way_from_events_to_owners():
-    found = decisions_metadata(DECISIONS, events=26)
+    found = decisions_metadata(decisions(), events=26)
     (conflict,) = records(found["first_new_conflicts"])
     assert conflict == {
         "hostname": "ws4",
@@ -84,7 +88,7 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert found["drop_out_owners"] == "2 without an owner, 0 that keep theirs"
     numbers = ("events", "hosts_owned_percent", "hosts_to_write", "conflicts", "new_conflicts")
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
-    written = decisions_metadata(DECISIONS, events=26, written=1)
+    written = decisions_metadata(decisions(), events=26, written=1)
     assert [written[name] for name in numbers] == [26, 60.0, 0, 1, 1]
     stages = {row["stage"]: row["hosts"] for row in records(written["funnel"])}
     assert (stages["written"], stages["to write"]) == (1, written["hosts_to_write"])

@@ -1,4 +1,5 @@
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -25,7 +26,11 @@ KNOWN = users(user("u1", email="alice@corp.example"), user("u2", email="bob@corp
 WS1, WS2 = host("h1", "ws1"), host("h2", "ws2", owners=("u2",))
 ASSETS = hosts(WS1, WS2)
 LOGONS = counts(("ws1", "alice", 5), ("ws2", "alice", 3), ("ws2", "bob", 3), ("ws3", "kim", 4))
-DECISIONS = decide(LOGONS, KNOWN, ASSETS)
+
+
+@cache
+def decisions() -> pl.DataFrame:
+    return decide(LOGONS, KNOWN, ASSETS)
 
 
 def changes(before: pl.DataFrame, decisions: pl.DataFrame, *, days: int = 0) -> pl.DataFrame:
@@ -73,7 +78,7 @@ CHANGES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("story", CHANGES)
 def test_only_what_a_reader_would_call_another_decision_makes_a_row(story):
     now, expected = CHANGES[story]
-    first = changes(NOTHING, DECISIONS)
+    first = changes(NOTHING, decisions())
     then = decide(now.get("logons", LOGONS), now.get("people", KNOWN), now.get("assets", ASSETS))
     second = validated(OwnerDecisionsHistory, changes(latest(first.lazy()), then, days=1))
     assert sorted(hosts_of(second)) == expected
@@ -89,20 +94,21 @@ def test_a_host_excluded_by_name_makes_a_row_when_logons_begin():
 
 
 def test_a_row_of_what_is_gone_repeats_what_was_known_last():
-    first = changes(NOTHING, DECISIONS)
-    gone = changes(first, DECISIONS.clear(), days=7)
+    first = changes(NOTHING, decisions())
+    gone = changes(first, decisions().clear(), days=7)
     kept = [name for name in gone.columns if name not in {"action", "decided_at", "run_id"}]
     assert gone.select(kept).equals(first.select(kept))
 
 
 NAMES = ("ws1", "ws2", "ws3")
-DECIDED = {
-    username: decide(
-        counts(*((name, username, 5) for name in NAMES)), KNOWN, hosts(*(host(name, name) for name in NAMES))
-    )
-    for username in ("alice", "bob", "nobody")
-}
-STATES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*DECIDED]))
+STATES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["alice", "bob", "nobody"]))
+
+
+@cache
+def named(username: str) -> pl.DataFrame:
+    """Decisions where this user has all logons."""
+    assets = hosts(*(host(name, name) for name in NAMES))
+    return decide(counts(*((name, username, 5) for name in NAMES)), KNOWN, assets)
 
 
 @examples(10)
@@ -111,13 +117,13 @@ def test_every_state_can_be_told_from_the_changes(runs, forgotten):
     """In whatever order they lie, and also when what is older than the state after some run is forgotten."""
     history = NOTHING
     for number, state in enumerate(runs):
-        rows = [DECIDED[username].filter(hostname=name) for name, username in sorted(state.items())]
-        decisions = pl.concat([DECISIONS.clear(), *rows])
-        history = pl.concat([changes(latest(history.lazy()), decisions, days=number), history])
+        rows = [named(username).filter(hostname=name) for name, username in sorted(state.items())]
+        decided = pl.concat([decisions().clear(), *rows])
+        history = pl.concat([changes(latest(history.lazy()), decided, days=number), history])
         if number == forgotten:
             history = latest(history.lazy())
         found = latest(history.lazy()).sort("hostname").drop("decided_at", "run_id")
-        assert found.equals(decisions.drop("decided_at", "run_id"))
+        assert found.equals(decided.drop("decided_at", "run_id"))
 
 
 def test_a_conflict_is_new_with_another_host_or_another_person():

@@ -1,6 +1,7 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,8 +34,9 @@ ASSETS = hosts(
 )
 
 
-def planned(people=PEOPLE, assets=ASSETS, **options):
-    return plan(decide(LOGONS, people, assets), people, assets, **options).rows(named=True)
+@cache
+def planned():
+    return plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
 
 
 def test_only_hosts_to_be_written_are_planned_with_what_they_held():
@@ -43,7 +45,7 @@ def test_only_hosts_to_be_written_are_planned_with_what_they_held():
     common |= {"run_id": RUN, "outcome": "planned", "intended_at": BEGUN, "target": TARGET}
     common |= {"new_values": {"owner": "u1", "department": "Sales", "criticality": "high"}}
     held = nothing | {"department": "IT", "criticality": "low"}
-    assert planned() == [
+    assert planned().rows(named=True) == [
         common | {"host_id": "h1", "hostname": "ws1", "old_values": nothing},
         common | {"host_id": "h2", "hostname": "ws2", "old_values": held},
     ]
@@ -60,7 +62,8 @@ def test_only_hosts_to_be_written_are_planned_with_what_they_held():
 def test_what_is_copied_is_asked_for_taken_and_not_empty(department, options, sent):
     """Rules 2.6."""
     person = user("u1", email="alice@corp.example", criticality="high") | {"user_department": department}
-    assert {tuple(write["new_values"].values()) for write in planned(users(person), **options)} == {sent}
+    rows = plan(decide(LOGONS, users(person), ASSETS), users(person), ASSETS, **options)
+    assert {tuple(values.values()) for values in rows["new_values"]} == {sent}
 
 
 WRITTEN_AT = NOW + timedelta(seconds=1)
@@ -74,7 +77,7 @@ def done(rows, outcome="written", *, run_id=RUN, at=WRITTEN_AT):
 
 @pytest.fixture
 def written():
-    return done(plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS))
+    return done(planned())
 
 
 def undo(writes, *since):
@@ -152,7 +155,7 @@ GOOD: dict[str, Any] = {"command": "run", "of_run": RUN, "settings": "s-1"}
     ],
 )
 def test_a_plan_lists_every_reason_why_it_may_not_be_written_now(changed, now, remedy, reason):
-    rows = plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
+    rows = planned()
     assert not list(refusals(Plan(rows=rows, **GOOD), NOW_AND_HERE))
     other_clock = replace(NOW_AND_HERE, at=NOW - timedelta(minutes=3))
     assert not list(refusals(replace(Plan(rows=rows, **GOOD), settings=None), other_clock))
@@ -165,7 +168,7 @@ def test_a_plan_lists_every_reason_why_it_may_not_be_written_now(changed, now, r
 
 
 def test_limits_are_compared_once_hosts_are_listed_and_a_persons_word_replaces_them():
-    rows = plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
+    rows = planned()
     strict = replace(NOW_AND_HERE, limits=limits(max_writes=0))
     assert not list(refusals(Plan(rows=rows, **GOOD), replace(strict, hosts=None)))
     assert not list(refusals(Plan(rows=rows, **GOOD, allowed=2), strict))
@@ -191,6 +194,13 @@ def test_what_enrichment_does_to_a_field_has_a_name(field, before, after, change
     assert enrichment_change(field, before, after) == change
 
 
+@cache
+def decisions_on(*hostnames):
+    """And the hosts; `alice` is the primary user of each."""
+    assets = hosts(*(host(f"h{number}", *names) for number, names in enumerate(hostnames, 1)))
+    return decide(counts(*((names[0], "alice", 5) for names in hostnames)), PEOPLE, assets), assets
+
+
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
@@ -204,8 +214,7 @@ def test_what_enrichment_does_to_a_field_has_a_name(field, before, after, change
     ],
 )
 def test_a_host_of_a_plan_is_known_by_its_id_and_by_any_spelling_of_its_names(asked, found):
-    assets = hosts(host("h1", "ws1"), host("h2", "srv.corp.example", "second-name"))
-    decisions = decide(counts(("ws1", "alice", 5), ("srv.corp.example", "alice", 5)), PEOPLE, assets)
+    decisions, assets = decisions_on(("ws1",), ("srv.corp.example", "second-name"))
     rows = plan(decisions, PEOPLE, assets)
     assert select_hosts(rows, [asked], decisions)["host_id"].to_list() == found
 
@@ -266,7 +275,7 @@ def test_a_host_that_has_its_owner_already_is_kept_or_no_difference_in_either_or
             action = "write"
         else:
             action = "agree" if chosen.replace(",", "%2C") in existing.split(",") else "conflict"
-        decided = decide(counts(("ws1", "alice", 5)), PEOPLE, hosts(host("h1", "ws1")))
+        decided, _ = decisions_on(("ws1",))
         values = pl.lit(chosen, pl.String), pl.lit(existing, pl.String), pl.lit(action)
         chosen_and_there = dict(zip(("resolved_owner", "existing_owner", "action"), values, strict=True))
         runs.append(decided.with_columns(decided_at=NOW + timedelta(days=day), **chosen_and_there))

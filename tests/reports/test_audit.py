@@ -2,6 +2,7 @@
 
 import csv
 import io
+from functools import cache
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import polars as pl
@@ -28,6 +29,7 @@ from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, 
 from tests.resources.writeback.world import plan, values
 
 
+@cache
 def decided(*names):
     """Six hosts, one with a name that a spreadsheet could run, or those with these names."""
     names = names or ("=1+1", "pc-1", "pc-2", "pc-3", "pc-4", "pc-5")

@@ -50,9 +50,18 @@ def run(tables, day, logons=LOGONS):
     store_run(tables, resolved, hosts=ASSETS, users=PEOPLE, **decided)
 
 
-@pytest.fixture
-def decided(tables):
+@pytest.fixture(scope="module")
+def after_a_run(prepared, tmp_path_factory):
+    """A copy of the home after the first run, which takes longer than most tests."""
+    tables, empty_home = prepared
+    shutil.copytree(empty_home, tables.home, dirs_exist_ok=True)
     run(tables, 0)
+    return shutil.copytree(tables.home, tmp_path_factory.mktemp("after a run") / "home")
+
+
+@pytest.fixture
+def decided(after_a_run, tables):
+    shutil.copytree(after_a_run, tables.home, dirs_exist_ok=True)
     return tables
 
 
