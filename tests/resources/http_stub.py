@@ -1,6 +1,7 @@
 """A small web server that answers what a test says, for answers a well-behaved service never gives."""
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -98,13 +99,20 @@ class Stub:
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
         self.url = f"{'https' if tls else 'http'}://localhost:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True)
+        self._is_over = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def _serve(self):
+        """Serve until it is over; `serve_forever` would notice that at intervals only."""
+        while not self._is_over:
+            self._server.handle_request()
 
     def __enter__(self):
         self._thread.start()
         return self
 
     def __exit__(self, *_):
-        self._server.shutdown()
+        self._is_over = True
+        socket.create_connection(self._server.server_address).close()  # so that it looks
         self._thread.join()
         self._server.server_close()
