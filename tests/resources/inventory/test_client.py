@@ -278,9 +278,10 @@ NO_PAGE = {
 }
 
 
-@pytest.mark.parametrize("hosts", [0, 10, 30])
-@pytest.mark.parametrize("base", [0, 1])
-@pytest.mark.parametrize("end", NO_PAGE)
+@pytest.mark.parametrize(
+    ("end", "base", "hosts"),
+    [*product(NO_PAGE, [1], [30]), *product(["404", "500", "null list"], [0, 1], [0, 10])],
+)
 def test_whatever_is_answered_outside_the_pages_of_a_whole_list_is_its_end(served, end, base, hosts):
     def page_of(number, _):
         number -= base
@@ -299,12 +300,13 @@ def test_a_service_that_asks_to_wait_is_asked_for_no_other_page(served):
     assert [request.form["page"] for request in stub.requests[1:]] == ["0"]
 
 
-@pytest.mark.parametrize("end", NO_PAGE)
+@pytest.mark.parametrize("end", ["404", "500", "null list"])
 def test_an_end_before_the_count_is_reached_is_an_error(served, end):
     def page_of(page, _):
         return (30, items(*range(10 * page, 10 * page + 10))) if page < 2 else NO_PAGE[end]
 
-    with served(listing(page_of)) as (_, inventory), pytest.raises(ServiceError, match=rf"20 of 30|{ASSETS}"):
+    kind = TransientError if end == "500" else ProtocolError
+    with served(listing(page_of)) as (_, inventory), pytest.raises(kind, match=rf"20 of 30|{ASSETS}"):
         ids(inventory)
 
 

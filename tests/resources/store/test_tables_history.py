@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import polars as pl
 
@@ -16,10 +17,15 @@ from tests.ownership.builders import counts, hosts, users
 from tests.resources.store.test_tables import DAY, LATER, seen
 
 
+@cache
+def decided(**primary_users):
+    """Decisions about hosts that `primary_users` alone log on to; nobody is in the inventory."""
+    return builders.decide(counts(*((name, who, 1) for name, who in primary_users.items())), users(), hosts())
+
+
 def decisions(run_id, at, **primary_users):
-    """A run's decisions about hosts that `primary_users` alone log on to; nobody is in the inventory."""
-    logons = counts(*((name, who, 1) for name, who in primary_users.items()))
-    return builders.decide(logons, users(), hosts()).with_columns(run_id=pl.lit(run_id), decided_at=at)
+    """The same of a run."""
+    return decided(**primary_users).with_columns(run_id=pl.lit(run_id), decided_at=at)
 
 
 def conflict(run_id, at, **changes):
