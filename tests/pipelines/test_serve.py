@@ -437,10 +437,11 @@ def test_a_run_of_the_command_line_lives_as_long_as_its_process(tmp_path, change
     assert judged(**{"machine": machine, "lock": lock, **change}) == status
 
 
-def test_a_code_server_goes_on_noticing_dead_runs_after_it_could_not_record_one():
+def test_a_code_server_goes_on_noticing_dead_runs_after_it_could_not_record_one(monkeypatch):
     """As on a full disk, or while a database is restarted: an instance would wait for the run half a day."""
     keep_noticing_dead_runs()
     ending, looks = threading.Event(), iter([sqlite3.OperationalError("disk I/O error"), None])
+    monkeypatch.setattr(ending, "wait", lambda *_: ending.is_set())  # not a second between its looks
 
     def look():
         if error := next(looks):

@@ -113,6 +113,6 @@ class Stub:
 
     def __exit__(self, *_):
         self._is_over = True
-        socket.create_connection(self._server.server_address).close()  # so that it looks
+        socket.create_connection(("127.0.0.1", self._server.server_port)).close()  # so that it looks
         self._thread.join()
         self._server.server_close()
