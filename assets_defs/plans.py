@@ -38,6 +38,8 @@ from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
 NOT_PLANNED = "Nothing to write for "
 """How a warning begins that says why a host that a run was asked for is not planned."""
+TRIED = "tried"
+"""In place of the settings of a plan: others than those of the file, tried with `--set`."""
 WRONG_HOSTS = "hosts: "
 """How an error begins that says which host of those that a run was asked for it cannot be about."""
 
@@ -268,7 +270,7 @@ def apply_plan(
             command="apply",
             of_run=of_run,
             hosts=hosts,
-            settings="tried" if is_tried else made_by["settings_fingerprint"],
+            settings=TRIED if is_tried else made_by["settings_fingerprint"],
             missing_steps=options.get(MISSING_STEPS) or (),
             allowed=allow_writes,
         )
@@ -412,9 +414,14 @@ def _require_safe(
     query = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
     of_hosts = host_arguments("--host", plan.hosts)
     allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *of_hosts)
+    again = f"Make a new plan: {command_line(instance, 'run', '--dry-run')}"
+    if plan.settings == TRIED:
+        decided_by = row_of_run(run.tables, run.tables.decided_by(plan.of_run))
+        tried = ", ".join(json.loads(decided_by["options"])[CHANGES])
+        again = f"Write what it tried into {instance.file} ({tried}), or make a new plan"
     remedies = {
         "point the instance back": "Point the instance there again",
-        "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",
+        "plan again": again,
         "run again": f"Run all steps again: {command_line(instance, 'run')}",
         "apply": "Fetch the days again once their events are back or, if there never were any, apply the "
         f"plan: {command_line(instance, *apply)}",

@@ -164,7 +164,7 @@ const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
 const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(host)]);
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
 const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), saved: sureText, isNumber: true };
-const seen = dates("Last logon", hosts.seen);
+const seen = dates("User's last logon", hosts.seen);
 const department = column("Department", (host) => hosts.departments[host]);
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
 

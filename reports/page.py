@@ -73,8 +73,9 @@ def report_page(
     `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.decisions.events_by_day`,
     `coverage` is that of `coverage_by_day`; `writes` are the run's and `earlier_writes` those of
     others. `decided_by` are the run's rules. `texts` go into `page.html` as they are: instance, made_at,
-    fingerprint (for `page_fingerprint`), apply (a command), how_sure (sentences), answered_no (a sentence and
-    commands). The page is to be stored as it is: its policy names its script by a hash.
+    fingerprint (for `page_fingerprint`), apply (a command), tried (lines for the instance file), how_sure
+    (sentences), answered_no (a sentence and commands). The page is to be stored as it is: its policy names
+    its script by a hash.
     """
     shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)

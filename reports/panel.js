@@ -2,10 +2,7 @@
 
 const MANY = 12;
 const STRIP = Math.min(30, content.windowDays);
-const TO_CHECK = [
-  ...(content.lastDay ? [`Logons of ${content.windowDays} days up to ${date(content.lastDay)}.`] : []),
-  "Please check whose it is, and correct the inventory if it is wrong.",
-].join(" ");
+const OF_DAYS = content.lastDay ? [`Logons of ${content.windowDays} days up to ${date(content.lastDay)}.`] : [];
 const isFile = location.protocol === "file:"; // an address that works on this machine only
 const panel = at("#panel");
 
@@ -85,6 +82,14 @@ function facts(pairs) {
   return [element("dl", {}, ...parts)];
 }
 
+// Two sentences and the link, and for a host without an owner what would give it one.
+function ticket(host) {
+  const [owned, link] = [ownersOf(host).length > 0, isFile ? [] : [hostLink(host).href]];
+  const check = owned ? "check whose it is, and correct the inventory if it is wrong" : "find out whose it is";
+  const advice = owned ? [] : one(hosts.remedy[host]);
+  return [hosts.sentence[host], ...advice, [...OF_DAYS, `Please ${check}.`].join(" "), ...link].join("\n");
+}
+
 function writeItem(row) {
   const before = writes.before[row] ? [...personLinks(writes.before[row]), " → "] : [];
   const after = writes.after[row] ? personLinks(writes.after[row]) : ["no owner"];
@@ -111,7 +116,7 @@ function hostPanel(host) {
     element("p", {}, hosts.sentence[host]), // from left to right, whatever name it begins with
     ...section("What would change it", one(hosts.remedy[host])),
     ...(isConflict(host) && !isKnown(host) ? command("Or let the owner stay, for operators", hosts.acknowledge[host]) : []),
-    copyButton("Copy for a ticket", [hosts.sentence[host], TO_CHECK, ...(isFile ? [] : [hostLink(host).href])].join("\n")),
+    copyButton("Copy for a ticket", ticket(host)),
     ...strips("Who logs on", usersOf(host), userNames, ownersWithoutLogons(host)),
     ...facts([
       [hosts.planned[host] === null ? "Owner" : owner.head, owner.cell(host)],
@@ -119,7 +124,7 @@ function hostPanel(host) {
       [sure.head, howSure(host)],
       ["Conflict since", date(hosts.conflict_since[host])],
       ["Acknowledged", acknowledged(host)],
-      ["Last logon", date(hosts.seen[host])],
+      [seen.head, date(hosts.seen[host])],
       ["Department", hosts.departments[host]],
       ["Criticality", hosts.criticality[host]],
       ["Kind of host", one(hosts.kind[host]).map((kind) => `${kind} (excluded accounts count here, too)`)],

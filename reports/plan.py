@@ -79,12 +79,12 @@ def plan_in_words(
     apply: str,
     see_all: str,
     in_all: int = 0,
-    how: str = "To apply it:",
+    how: Sequence[str] = ("To apply it:",),
     sure: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield `planned_hosts` as lines that begin with a sign: the first hosts, a summary and commands.
 
-    `sure` says how sure owners are, `how` comes before the command that applies the plan. `in_all` is how
+    `sure` says how sure owners are, `how` are lines before the command that applies the plan. `in_all` is how
     many hosts it would be of without a choice of some.
     """
     if not hosts:
@@ -98,7 +98,7 @@ def plan_in_words(
     what = ("host{} to undo" if is_undo else "owner{} to write").format("s" * (in_all != 1))
     number = f"{len(hosts):,}" + (f" of {in_all:,}" if in_all > len(hosts) else "")
     yield f"Plan: {number} {what}{changes_in_words(hosts)}. Nothing was written."
-    yield from (*sure, how, f"    {apply}")
+    yield from (*sure, *how, f"    {apply}")
 
 
 def _cells(host: Mapping[str, Any]) -> list[str]:

@@ -91,6 +91,6 @@ def doubts(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield why the primary user of a host may not be its owner: they use others more, or not any more."""
     days, idle_days = row.get("active_days"), row.get("idle_days") or 0
     if days and (user_days := row.get("user_days") or 0) > 2 * days:
-        yield f"only {percent(days / user_days)} of the user's days here"
+        yield f"user mostly on other hosts ({percent(days / user_days)} here)"
     if idle_days >= IDLE_DAYS:
         yield f"no logon for {idle_days} days"

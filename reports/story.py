@@ -115,7 +115,7 @@ class Remedies:
         if user_id and user_id == self._user_of.get(second or "") and not self._rules.unite_accounts:
             one = f"{who} and {printable(second)} are accounts of one person ({printable(user_id)})"
             yield f"{one}: with rules.unite_accounts they count as one user."
-        elif second and decision["named_alone"]:
+        elif second and decision["named_alone"] and second not in self._user_of:
             other = f"If {printable(second)} is not a person, list it in rules.exclude_users"
             yield f"{other}: {who} would get the host."
 
@@ -371,7 +371,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, present: Present) -> p
         "Planned owner's address": texts(planned, addresses),
         "Share": ((pl.col("share") * 100 + 1e-9).floor() / 100).round(2),
         "Confidence": pl.col("confidence").round(2).clip(upper_bound=0.99),
-        "Last logon": pl.col("last_seen"),
+        "User's last logon": pl.col("last_seen"),
         "Department": pl.col("department"),
         "Planned department": pl.col("planned_department"),
         "Criticality": pl.col("criticality"),

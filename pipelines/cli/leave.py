@@ -4,9 +4,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import polars as pl
 import typer
 
-from ownership.names import counted, did_you_mean, near_names, printable
+from ownership.names import counted, did_you_mean, near_names, printable, some_of
 from ownership.persons import Person
 from ownership.tables import TABLES
 from pipelines.cli.options import INSTANCE_HELP, InstanceFile, Yes, instance_file, own_tables, print_lines
@@ -65,6 +66,11 @@ def forget(
             require_changeable(instance, tables, dagster)
             stored.store_unfinished(tables, person)
             stored.forget(tables, ledger, person, really=True)
+        owned = pl.col("owner_ids").list.set_intersection([*person.ids]).list.len() > 0
+        if hosts := tables.read("current_owners").filter(owned).collect()["hostname"].to_list():
+            names = some_of([printable(name or "no name") for name in hosts])
+            first = "hand them on there first, for no undo changes them after this"
+            print_lines([f"  Owned in the inventory: {names}; {first}"])
         print(f"  {'Replaced' if yes else 'To replace'} by stand-ins, with copies of earlier runs:")
         for table, number in counts.items():
             print(

@@ -36,7 +36,7 @@ from reports.run_results import count_conflicts, decisions_in_words, not_stable_
 from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError
 from resources.locks import end_if_stuck
-from resources.settings import Instance, command_line, home, journal_url
+from resources.settings import Instance, changes_as_lines, command_line, home, journal_url
 from resources.store.retention import recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
@@ -277,12 +277,13 @@ def _describe_plan(
     if "--allow-writes" not in apply and _too_large(instance, tables, run_id, hosts):
         apply = [*apply, "--allow-writes", str(len(hosts))]
     brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
-    tried = ", ".join(change.replace("=", ": ", 1) for change in instance.changes)
+    how = [f"To apply it, write these settings into {instance.file}:", ""]
+    how += [*(f"    {line}" for line in changes_as_lines(instance.changes)), "", "Then:"]
     return plan_in_words(
         hosts,
         sure=how_sure(instance, tables.view(run_id), brief=brief) if hosts and is_new else [],
         is_undo=apply[0] == "undo",
-        how=f"To apply it, write {tried} into {instance.file}, then:" if tried else "To apply it:",
+        how=how if instance.changes else ["To apply it:"],
         in_all=report.get("in_all", 0),
         apply=command_line(instance, *apply),
         see_all=_see_all(instance, run_id),

@@ -296,8 +296,26 @@ def _origin(key: str, path: Path, changes: Sequence[str]) -> str:
     return "--set" if is_tried else str(path)
 
 
+def changes_as_lines(changes: Sequence[str]) -> list[str]:
+    """Return settings that were tried with `--set` as an instance file has them."""
+    sections: dict[str, list[str]] = {}
+    for change in changes:
+        setting, _, value = change.partition("=")
+        *places, key = setting.split(".")
+        lines = sections.setdefault(".".join(places), [])
+        lines.append(f"{'  ' * len(places)}{key}: {value}")
+    said = []
+    for section, lines in sections.items():
+        said += [f"{'  ' * depth}{name}:" for depth, name in enumerate(section.split(".")) if name]
+        said += lines
+    return said
+
+
 def _suggest_key(key: str, section: list[str], *, in_file: bool) -> str:
     """Return the key that was probably meant: of a section whose line is a comment, or a similar one."""
+    first, dot, rest = key.partition(".")
+    if dot and first in Instance.model_fields and in_file:
+        return f"write {rest!r} indented below a line `{first}:`"
     if key in Instance.model_fields:
         return "the known key of this name is not indented" if in_file else f"did you mean {key!r}?"
     if others := [name for name in Instance.model_fields if key in _keys_of([name])]:

@@ -124,7 +124,7 @@ def test_a_plan_of_settings_that_were_tried_is_applied_once_the_file_has_them(tm
     file.write_text(yaml.safe_dump(instance_content()))
     run = decided(tmp_path, instance(), shelf, options={CHANGES: ["scan.enrich=false"]})
     write_planned(replace(run, why_no_writes="Dry run"))
-    with refused(shelf, "other settings"):
+    with refused(shelf, "other settings", "scan.enrich=false"):
         apply_plan(replace(run, instance=load_instance(file), run_id="before"), RUN, None)
     file.write_text(yaml.safe_dump(instance_content(scan={"enrich": False})))
     apply_plan(replace(run, instance=load_instance(file), run_id="after"), RUN, None)

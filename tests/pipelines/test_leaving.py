@@ -113,6 +113,7 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert (status, tables_of(home)) == (0, before)
     assert re.search(r"^  All runs of Head office in Dagster \(\d+\), with .*, also", said, re.MULTILINE)
     assert str(report) in said
+    assert "Owned in the inventory: pc-1" in said
     assert report.exists()
     assert "owner_decisions" in said
     (home / "killed").touch()

@@ -1,5 +1,6 @@
 import csv
 import io
+import json
 import os
 import stat
 import time
@@ -90,9 +91,17 @@ def test_a_plan_has_plan_in_its_file_name_and_sheet(call, stored, tmp_path):
         assert call("report", "--instance", stored, "--run", "plan-run-1", "--format", kind)[0] == 0
     reports = tmp_path / "home" / "reports"
     page, sheet = (reports / f"head_office.PLAN.plan-run.{kind}" for kind in ("html", "xlsx"))
-    assert " apply --instance " in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert (" apply --instance " in text, "settings were tried" in text) == (True, False)
     rows = pl.read_excel(sheet, sheet_name="Hosts (PLAN)")
     assert rows.filter(Status="planned")["Planned owner"].to_list() == ["ann@corp.example"]
+    options = json.dumps({"set": ["rules.share_threshold_percent=55", "scan.enrich=false"]})
+    tried = tables.rows("runs", "plan-run-1").with_columns(options=pl.lit(options))
+    tables.append("runs", tried, run_id="plan-run-1")
+    assert call("report", "--instance", stored, "--run", "plan-run-1")[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert "<pre>rules:\n  share_threshold_percent: 55\nscan:\n  enrich: false</pre>" in text
+    assert "rule: more than 55%" in text, "its owners are judged by its own rules"
 
 
 @pytest.mark.parametrize("command", ["report", "explain pc-1", "tune", "runs"])

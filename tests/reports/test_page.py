@@ -112,6 +112,7 @@ def report(
         decided_by=rules or Rules(),
         present=PRESENT._replace(undo=COMMANDS["undo"], conflicts=COMMANDS["conflicts"]),
         apply="asset-owners apply --instance demo run-1",
+        tried="",
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,
         fingerprint="f",

@@ -178,7 +178,7 @@ def test_lists_are_sorted_and_downloaded_for_a_spreadsheet(opened):
     text = download.value.path().read_text(encoding="utf-8")
     assert text.startswith("\ufeff")
     head, *rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
-    assert head[:6] == ["Host", "Owner", "Status", "Share", "Last logon", "Department"]
+    assert head[:6] == ["Host", "Owner", "Status", "Share", "User's last logon", "Department"]
     assert head[6:] == ["Primary user", "Owner's address", "Host id", "What would change it"]
     assert [row[0] for row in rows] == ["'=cmd()", "pc-2", "pc-10", "pc;'=1+1"]
     assert rows[0].pop().startswith("To change the owner")
@@ -444,7 +444,7 @@ def test_a_plan_says_plan_what_each_field_would_get_and_its_command_is_copied(op
         expect(place).to_contain_text("Support → Sales")
     host = page.locator("#rows tbody tr", has=page.get_by_role("link", name="pc-1", exact=True))
     expect(host.locator("td.status")).to_have_text(
-        "planned only one user, on 2 days, only 40% of the user's days here"
+        "planned only one user, on 2 days, user mostly on other hosts (40% here)"
     )
     expect(page).to_have_title(re.compile("^PLAN"))
     expect(page.get_by_role("heading", level=1)).to_contain_text("PLAN")

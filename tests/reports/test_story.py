@@ -44,7 +44,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
     acknowledged = table(AcknowledgedConflicts, conflict | said)
     sheet = hosts_sheet(by_now(ASSETS, "written", acknowledged=acknowledged), *OF_NOW)
     day, ann, nobody = date(2026, 3, 2), "ann@corp.example", (None, None)
-    doubts = "only 33% of the user's days here, no logon for 28 days"
+    doubts = "user mostly on other hosts (33% here), no logon for 28 days"
     majority = f"ann@corp.example (u1): 7 of 10 logons on 1 day, {doubts}"
     assert sheet.drop("In words").rows() == [
         (
