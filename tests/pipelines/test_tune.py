@@ -335,6 +335,9 @@ def test_a_plan_that_waits_is_judged_itself_on_its_page_alone_and_other_rules_by
     stricter = instance.rules.model_copy(update={"share_threshold_percent": 75})
     others = instance.model_copy(update={"rules": stricter})
     assert "40 owners would be written (rule: more than 75% over 30 days)" in how_sure(others, tables)[0]
+    tried = pl.lit(json.dumps({"set": ["rules.share_threshold_percent=65"]}))
+    tables.append("runs", tables.rows("runs", "later").with_columns(options=tried), run_id="later")
+    assert "5 owners would be written (rule: more than 65% over 30 days)" in Report(instance, tables).html()
 
 
 def test_where_the_run_of_a_plan_is_kept_no_longer_its_decisions_are_not_judged(
