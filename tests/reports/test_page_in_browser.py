@@ -247,6 +247,10 @@ def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(op
     page.goto("http://localhost/#host=h3")
     served = copied(panel.get_by_role("button", name="Copy for a ticket"))
     assert served.splitlines() == [sentence, please, page.url]
+    go(page, "host=h5")
+    _, advice, please, _ = copied(panel.get_by_role("button", name="Copy for a ticket")).splitlines()
+    assert advice.startswith("Give ext.moore a user asset")
+    assert please.endswith("Please find out whose it is.")
     expect(opened(standard(), "host=h2").get_by_role("complementary")).not_to_contain_text("no logon in")
 
 
