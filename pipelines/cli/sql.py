@@ -244,7 +244,11 @@ def _say_why_empty(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         named = re.search(rf'(["\w]+\.)*\b{table}\b', query) if model.__filled_by__ else None
         with suppress(duckdb.Error):  # it is not the table's name
             if named and not connection.sql(f"FROM {named[0]} LIMIT 1").fetchall():
-                note(f"{table} has no rows: {purpose(model)} `asset-owners {model.__filled_by__}` fills it")
+                view = f"FROM duckdb_views() SELECT comment WHERE view_name = {quoted(table)}"
+                filled = re.search("Last filled [^.]+", str(connection.sql(view).fetchall()))
+                by = f"`asset-owners {model.__filled_by__}`"
+                when = f"{filled[0]} by {by}" if filled else f"{by} fills it"
+                note(f"{table} has no rows: {purpose(model)} {when}")
 
 
 def _without_end(statement: str) -> str:

@@ -6,7 +6,9 @@ import logging
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from tempfile import gettempdir
+from typing import Any
 from unittest.mock import Mock
 
 import duckdb
@@ -15,9 +17,12 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
+from ownership.declaration import polars_schema
+from ownership.tables import ThresholdBacktest
 from pipelines.cli import sql as command
 from resources.settings import tables_location
-from resources.store.catalogue import VIEWS
+from resources.store.catalogue import VIEWS, refresh_catalogue
+from resources.store.files import write_file
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN, host, hosts
 from tests.resources.samples import instance_content
@@ -128,13 +133,20 @@ def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  
     return home
 
 
-@pytest.mark.usefixtures("home")
-def test_a_table_that_a_command_fills_says_which_where_it_has_no_rows(call):
+def test_a_table_that_a_command_fills_says_which_where_it_has_no_rows(call, home):
     for query in ("FROM confidence_bands", "SELECT hosts FROM owner_decisions, head_office.confidence_bands"):
         said = call("sql", query)[2]
         assert said.startswith("asset-owners: confidence_bands has no rows: How many of the")
         assert said.endswith("then `tune --audit-answers`. `asset-owners tune` fills it\n")
     assert not call("sql", "FROM owner_decisions")[2]
+    tables = Tables(home, "head_office")
+    columns: Any = polars_schema(ThresholdBacktest)
+    row = pl.DataFrame([dict.fromkeys(columns)], schema=columns)
+    write_file(row, tables.folder / "threshold_backtest.parquet")
+    refresh_catalogue(home, tables.folder.parent, "head_office")
+    day, said = f"{datetime.now(UTC):%Y-%m-%d}", call("sql", "FROM suggestions")[2]
+    assert f"Last filled {day}" in said
+    assert said.endswith(" UTC by `asset-owners tune`\n"), "it found nothing that would help"
 
 
 def test_the_newest_run_comes_first(as_json, tmp_path, monkeypatch):
