@@ -21,7 +21,7 @@ from reports.sheets import answered_wrong
 from reports.story import describe_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
-from resources.settings import Instance, command_line, load_instance, present_of
+from resources.settings import Instance, changes_in_words, command_line, load_instance, present_of
 from resources.store.retention import CHANGES, decided_with, publish_plan, row_of_run
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.decide import (
@@ -415,10 +415,11 @@ def _require_safe(
     of_hosts = host_arguments("--host", plan.hosts)
     allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *of_hosts)
     again = f"Make a new plan: {command_line(instance, 'run', '--dry-run')}"
-    if plan.settings == TRIED:
+    if plan.settings == TRIED and instance.file:
         decided_by = row_of_run(run.tables, run.tables.decided_by(plan.of_run))
-        tried = ", ".join(json.loads(decided_by["options"])[CHANGES])
-        again = f"Write what it tried into {instance.file} ({tried}), or make a new plan"
+        tried = load_instance(instance.file, json.loads(decided_by["options"])[CHANGES])
+        settings = ", ".join(changes_in_words(tried))
+        again = f"Write what it tried into {instance.file} ({settings}), or make a new plan"
     remedies = {
         "point the instance back": "Point the instance there again",
         "plan again": again,

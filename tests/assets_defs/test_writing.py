@@ -122,11 +122,13 @@ def test_of_a_host_with_nothing_to_write_a_run_says_why_and_of_one_that_is_not_k
 def test_a_plan_of_settings_that_were_tried_is_applied_once_the_file_has_them(tmp_path, shelf):
     file = tmp_path / "instance.yaml"
     file.write_text(yaml.safe_dump(instance_content()))
-    run = decided(tmp_path, instance(), shelf, options={CHANGES: ["scan.enrich=false"]})
+    tried = ["scan.enrich=false", "rules.exclude_users=[jo]"]
+    run = decided(tmp_path, instance(), shelf, options={CHANGES: tried})
     write_planned(replace(run, why_no_writes="Dry run"))
-    with refused(shelf, "other settings", "scan.enrich=false"):
+    with refused(shelf, "other settings", "scan.enrich false, rules.exclude_users") as error:
         apply_plan(replace(run, instance=load_instance(file), run_id="before"), RUN, None)
-    file.write_text(yaml.safe_dump(instance_content(scan={"enrich": False})))
+    assert "[jo]" not in str(error.value), "a message names nobody"
+    file.write_text(yaml.safe_dump(instance_content(scan={"enrich": False}, rules={"exclude_users": ["jo"]})))
     apply_plan(replace(run, instance=load_instance(file), run_id="after"), RUN, None)
     assert shelf.written == WRITTEN
 
