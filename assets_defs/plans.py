@@ -9,7 +9,7 @@ from functools import partial
 import polars as pl
 
 from assets_defs.evidence import missing_days, with_history
-from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
+from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, as_tried, settings_fingerprint
 from ownership.decisions import HAS_OWNER
 from ownership.names import counted, host_arguments, printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
@@ -22,7 +22,7 @@ from reports.story import describe_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
 from resources.settings import Instance, changes_in_words, command_line, load_instance, present_of
-from resources.store.retention import CHANGES, decided_with, publish_plan, row_of_run
+from resources.store.retention import decided_with, publish_plan, row_of_run
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.decide import (
     decide_apply,
@@ -38,8 +38,6 @@ from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
 NOT_PLANNED = "Nothing to write for "
 """How a warning begins that says why a host that a run was asked for is not planned."""
-TRIED = "tried"
-"""In place of the settings of a plan: others than those of the file, tried with `--set`."""
 WRONG_HOSTS = "hosts: "
 """How an error begins that says which host of those that a run was asked for it cannot be about."""
 
@@ -263,14 +261,15 @@ def apply_plan(
             unsent = pl.lit(None, pl.String)
             owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
             planned = planned.with_columns(new_values=owner_only)
-        tried, file = options.get(CHANGES), run.instance.file  # which the instance file may say meanwhile
-        is_tried = tried and file and load_instance(file, tried).model_dump() != run.instance.model_dump()
+        tried = as_tried(run.instance, made_by["options"])
+        differs = tried.model_dump() != run.instance.model_dump()  # the file may say meanwhile what was tried
         plan = Plan(
             rows=planned.with_columns(run_id=pl.lit(run.run_id)),
             command="apply",
             of_run=of_run,
             hosts=hosts,
-            settings=TRIED if is_tried else made_by["settings_fingerprint"],
+            settings=made_by["settings_fingerprint"],
+            tried=[*changes_in_words(tried)] if differs else (),
             missing_steps=options.get(MISSING_STEPS) or (),
             allowed=allow_writes,
         )
@@ -414,15 +413,10 @@ def _require_safe(
     query = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
     of_hosts = host_arguments("--host", plan.hosts)
     allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *of_hosts)
-    again = f"Make a new plan: {command_line(instance, 'run', '--dry-run')}"
-    if plan.settings == TRIED and instance.file:
-        decided_by = row_of_run(run.tables, run.tables.decided_by(plan.of_run))
-        tried = load_instance(instance.file, json.loads(decided_by["options"])[CHANGES])
-        settings = ", ".join(changes_in_words(tried))
-        again = f"Write what it tried into {instance.file} ({settings}), or make a new plan"
     remedies = {
         "point the instance back": "Point the instance there again",
-        "plan again": again,
+        "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",
+        "write settings": f"Write {', '.join(plan.tried)} into {instance.file}, or make a new plan",
         "run again": f"Run all steps again: {command_line(instance, 'run')}",
         "apply": "Fetch the days again once their events are back or, if there never were any, apply the "
         f"plan: {command_line(instance, *apply)}",

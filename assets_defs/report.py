@@ -1,7 +1,6 @@
 """The report on a run, from its stored tables; runs that may write leave it where people can read it."""
 
 import hashlib
-import json
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -15,26 +14,25 @@ import polars.selectors as cs
 from upath import UPath
 
 from assets_defs.evidence import written_but_wrong
-from assets_defs.run import InstanceRun
+from assets_defs.run import InstanceRun, as_tried
 from assets_defs.tuning import how_sure, judged_decisions
 from ownership.decisions import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
 from reports.page import STRIP_DAYS, TABLES, coverage_by_day, page_fingerprint, report_page
+from reports.plan import settings_as_lines
 from reports.story import hosts_by_now, hosts_sheet, planned_first
 from reports.tuning import drift_in_words
 from resources.errors import ConfigurationError
 from resources.format_version import program_version
 from resources.settings import (
     Instance,
-    changes_as_lines,
     command_line,
-    load_instance,
     present_of,
     report_url,
 )
 from resources.store.files import replacing
-from resources.store.retention import CHANGES, REPORT, decided_with
+from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
 
 
@@ -94,15 +92,6 @@ def _write_report(run: InstanceRun) -> None:
         run.log.info(f"Report: {file}")
 
 
-def _as_tried(instance: Instance, tables: Tables, run_id: str) -> Instance:
-    """Return the instance with the settings that a run tried, as far as its file may still have them."""
-    for options in tables.rows("runs", run_id)["options"]:
-        if instance.file and (changes := json.loads(options).get(CHANGES)):
-            with suppress(ConfigurationError):
-                return load_instance(instance.file, changes)
-    return instance
-
-
 class Report:
     """The report on the run that made the decisions among the tables."""
 
@@ -111,7 +100,10 @@ class Report:
         self._read = cache(lambda table: tables.read(table).collect().lazy())  # for fingerprint and page
         self._decisions = decisions = tables.read("owner_decisions").collect()
         self._run_id = run_id = decisions["run_id"].item(0) if decisions.height else "none"
-        self._instance = instance = _as_tried(instance, tables, run_id)
+        for options in tables.rows("runs", run_id)["options"]:
+            with suppress(ConfigurationError):  # what was tried may be out of date
+                instance = as_tried(instance, options)
+        self._instance = instance
         rules = instance.rules.as_rules()
         window, decided_by = decided_with(tables, run_id) if decisions.height else (None, rules)
         self._days = days_of(window) if window else []
@@ -167,7 +159,7 @@ class Report:
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
             present=present_of(self._instance),
             apply=command_line(self._instance, "apply", short_run_id(self._run_id)),
-            tried="\n".join(changes_as_lines(self._instance.changes)),
+            tried="\n".join(settings_as_lines(self._instance.changes)),
             how_sure=[*claims, *drift],
             made_at=datetime.now(UTC),
             fingerprint=self.fingerprint,

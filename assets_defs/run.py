@@ -47,6 +47,7 @@ from resources.settings import (
     command_line,
     home,
     journal_url,
+    load_instance,
     part_name,
 )
 from resources.store.retention import CHANGES, Retention
@@ -398,6 +399,12 @@ def _chosen(run: ScanRun) -> dict[str, Any]:
     differing |= {"days": len(run.days_named)} if run.mode.kind == "backfill" else {}
     differing |= {CHANGES: run.instance.changes} if run.instance.changes else {}
     return differing | ({MISSING_STEPS: run.mode.missing_steps} if run.mode.missing_steps else {})
+
+
+def as_tried(instance: Instance, options: str) -> Instance:
+    """Return the instance with the settings that a run tried, by its `options` in the table runs."""
+    changes = json.loads(options).get(CHANGES)
+    return load_instance(instance.file, changes) if changes and instance.file else instance
 
 
 def follow_up_run(

@@ -64,7 +64,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
         with as_dagster_failure():
             tables.prepare()
             made = tuning_frames(instance, tables)
-            first = {"threshold_backtest": shown_first(instance, tables, made["threshold_backtest"])}
+            first = {"threshold_backtest": describe_settings(instance, tables, made["threshold_backtest"])}
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
             made["audit_sample"] = tables.read("audit_sample").collect()
@@ -90,7 +90,7 @@ _WRONG = (
 """Columns of settings in few words: a page cuts off what is wide."""
 
 
-def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict[str, Any]:
+def describe_settings(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict[str, Any]:
     """Return what the present settings lead to, and what would do better, as `tune` prints it."""
     tables, rules, aim = tables.visible(), instance.rules.as_rules(), Aim()
     decisions = judged_decisions(tables)
@@ -99,9 +99,9 @@ def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict
     now = line_of(lines, rules, window_days=window.days)
     better = [
         *settings_in_words(lines, now, rules, aim),
-        *confidence_said(instance, tables, run_id, decisions, window, aim, with_names=False),
+        *describe_confidence(instance, tables, run_id, decisions, window, aim, with_names=False),
     ]
-    compare = compare_recommended(instance)
+    compare = recommended_dry_run(instance)
     return {
         "now": dg.MetadataValue.md("\n\n".join(how_sure(instance, tables, now))),
         "best": dg.MetadataValue.md("\n\n".join(better)),
@@ -109,20 +109,21 @@ def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict
     }
 
 
-def confidence_said(
+def describe_confidence(
     instance: Instance,
     tables: Tables,
     run_id: str,
     decisions: pl.DataFrame,
     window: Window,
     aim: Aim,
-    **options: bool,
+    *,
+    with_names: bool = True,
 ) -> list[str]:
     """Say how sure the owners are that a run decided to write, from `decisions` about its window."""
     answers, planned = answers_to_learn_from(instance, tables, window), decisions.filter(action="write")
     written, undone = tables.written_and_undone(run_id)
-    draw = _draw(instance, planned.height, written, answers)
-    words = confidence_in_words(model := fit(answers), planned, answers, undone, draw, aim, **options)
+    draw, model = _draw(instance, planned.height, written, answers), fit(answers)
+    words = confidence_in_words(model, planned, answers, undone, draw, aim, with_names=with_names)
     see = command_line(instance, "sql", HOW_SURE)
     where = [f"After the next run list how sure each owner is (of a dry run: --run and its id):\n    {see}"]
     return words + (where if model else [])
@@ -167,7 +168,7 @@ def how_sure(
     return said
 
 
-def compare_recommended(instance: Instance) -> str | None:
+def recommended_dry_run(instance: Instance) -> str | None:
     """Return the dry run with the recommended settings that the file lacks; None: it lacks none."""
     lacking = [
         part

@@ -19,7 +19,9 @@ CLOCK_SKEW = timedelta(minutes=5)
 Command = Literal["run", "apply", "undo"]
 """What writes a plan: the run that made it, or a person later."""
 
-Remedy = Literal["point the instance back", "plan again", "run again", "apply", "allow", "read owners"]
+Remedy = Literal[
+    "point the instance back", "plan again", "write settings", "run again", "apply", "allow", "read owners"
+]
 """What a person does about a refusal; the executor words it, with the commands."""
 
 
@@ -46,6 +48,7 @@ class Plan:
         rows: Of `owner_writes`, of the run that writes; those that are `planned` are to be written.
         of_run: The run that planned it, or whose writes it undoes.
         settings: Fingerprint of the settings that decided; None: nothing was decided, or it is not known.
+        tried: Settings that decided and that the instance does not have, in words.
         missing_steps: Steps that a plan rests on and that `of_run` did not make itself.
         gaps: Days that look like lost events, where the instance asks for a complete window.
         allowed: The most hosts to write that a person allowed, in place of the instance's limits.
@@ -56,6 +59,7 @@ class Plan:
     command: Command
     of_run: str
     settings: str | None = None
+    tried: Sequence[str] = ()
     missing_steps: Sequence[str] = ()
     gaps: Sequence[date] = ()
     allowed: int | None = None
@@ -117,10 +121,10 @@ def refusals(plan: Plan, now: Conditions) -> Iterator[Refusal]:
             f"writes.plan_days ({days}), or dated in the future",
             "plan again",
         )
-    if plan.settings not in {None, now.settings}:
+    if plan.tried or plan.settings not in {None, now.settings}:
         yield Refusal(
             f"The plan of run {plan.of_run} was made with other settings than the instance has now",
-            "plan again",
+            "write settings" if plan.tried else "plan again",
         )
     if plan.missing_steps:
         yield Refusal(

@@ -308,7 +308,7 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
             return dg.SkipReason(f"Nobody is told a second time of the tick at {tick}.")
         state = read_run_state(tables_of(instance), dry_run=instance.writes.dry_run)
         context.update_cursor(tick.isoformat())
-        if (state["last_success"] or 0) >= tick.timestamp():
+        if (state["last_run_success"] or 0) >= tick.timestamp():
             return dg.SkipReason(f"A run has succeeded since the tick at {tick}.")
         to_come = runs_of(context.instance, instance.name, finished=False, limit=1)  # such as the next try
         if _failure_was_told(instance, state["last_run"], tick) and not to_come:

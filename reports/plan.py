@@ -1,7 +1,7 @@
 """A plan and its forms: what a run would write or undo, host by host, and how two plans differ."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -42,6 +42,21 @@ def change(name: str, before: pl.Expr, after: pl.Expr) -> pl.Expr:
     texts = (pl.coalesce(value.replace("", None), pl.lit(f"no {name}")) for value in (before, after))
     is_changed = after.is_not_null() & (before.fill_null("") != after)
     return pl.when(is_changed).then(pl.format("{} → {}", *texts))
+
+
+def settings_as_lines(changes: Iterable[str]) -> list[str]:
+    """Return settings, each as SETTING=VALUE, as the lines of an instance file."""
+    sections: dict[str, list[str]] = {}
+    for change in changes:
+        setting, _, value = change.partition("=")
+        *places, key = setting.split(".")
+        lines = sections.setdefault(".".join(places), [])
+        lines.append(f"{'  ' * len(places)}{key}: {value}")
+    said = []
+    for section, lines in sections.items():
+        said += [f"{'  ' * depth}{name}:" for depth, name in enumerate(section.split(".")) if name]
+        said += lines
+    return said
 
 
 def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame, decisions: pl.DataFrame) -> list[dict[str, Any]]:

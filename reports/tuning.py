@@ -14,6 +14,7 @@ from ownership.rules import Rules
 from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import BOTH_WAYS, MIN_ANSWERED, Model, answers_missing
+from reports.plan import settings_as_lines
 from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10
@@ -242,7 +243,7 @@ def settings_in_words(
         "",
         "Lines for the instance file:",
         "",
-        *_as_yaml(now, shown),
+        *_lines_to_set(now, shown),
     ]
 
 
@@ -336,11 +337,11 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
     return [f"Logons do not confirm {counted(drift.height, 'owner')} (table ownership_drift). {counts}"]
 
 
-def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
+def _lines_to_set(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """Return the settings that differ, as the instance file has them."""
-    lines: dict[str, list[str]] = {"rules": [], "scan": []}
-    for name in KEY:
-        if best[name] != now[name]:
-            section = "scan" if name == "window_days" else "rules"
-            lines[section].append(f"  {SETTINGS[name]}: {json.dumps(best[name])}")
-    return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
+    section_of = {name: "scan" if name == "window_days" else "rules" for name in KEY}
+    return settings_as_lines(
+        f"{section_of[name]}.{SETTINGS[name]}={json.dumps(best[name])}"
+        for name in sorted(KEY, key=section_of.__getitem__)
+        if best[name] != now[name]
+    )

@@ -69,7 +69,7 @@ def forget(
         owned = pl.col("owner_ids").list.set_intersection([*person.ids]).list.len() > 0
         if hosts := tables.read("current_owners").filter(owned).collect()["hostname"].to_list():
             names = some_of([printable(name or "no name") for name in hosts])
-            first = "hand them on there first, for no undo changes them after this"
+            first = "give them another owner there first, because undo cannot do so after this"
             print_lines([f"  Owned in the inventory: {names}; {first}"])
         print(f"  {'Replaced' if yes else 'To replace'} by stand-ins, with copies of earlier runs:")
         for table, number in counts.items():

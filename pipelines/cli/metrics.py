@@ -44,6 +44,9 @@ _GAUGES: Mapping[str, Sequence[str]] = {
         "When the last scheduled run was due that should have succeeded since (Unix time).",
     ),
     "last_success_timestamp_seconds": ("When a run of the kind last succeeded (Unix time).", "kind"),
+    "last_run_success_timestamp_seconds": (
+        "When a run last succeeded (Unix time); dry runs count where there are no others.",
+    ),
     "failing_since_timestamp_seconds": (
         "When the first of the consecutive runs failed that have failed up to now (Unix time).",
     ),
@@ -112,7 +115,7 @@ def _metrics_of(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[
         yield "schedule_due_timestamp_seconds", (), last_due
     for kind, end in sorted(succeeded.items()):
         yield "last_success_timestamp_seconds", (kind,), end
-    for name in ("failing_since", "plans_only_since"):
+    for name in ("last_run_success", "failing_since", "plans_only_since"):
         if state[name]:
             yield f"{name}_timestamp_seconds", (), state[name]
     if not row:

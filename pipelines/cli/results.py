@@ -31,12 +31,19 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from reports.plan import SHOWN_HOSTS, changes, differences_in_words, plan_in_words, planned_hosts
+from reports.plan import (
+    SHOWN_HOSTS,
+    changes,
+    differences_in_words,
+    plan_in_words,
+    planned_hosts,
+    settings_as_lines,
+)
 from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
 from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError
 from resources.locks import end_if_stuck
-from resources.settings import Instance, changes_as_lines, command_line, home, journal_url
+from resources.settings import Instance, command_line, home, journal_url
 from resources.store.retention import recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
@@ -278,7 +285,7 @@ def _describe_plan(
         apply = [*apply, "--allow-writes", str(len(hosts))]
     brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     how = [f"To apply it, write these settings into {instance.file}:", ""]
-    how += [*(f"    {line}" for line in changes_as_lines(instance.changes)), "", "Then:"]
+    how += [*(f"    {line}" for line in settings_as_lines(instance.changes)), "", "Then:"]
     return plan_in_words(
         hosts,
         sure=how_sure(instance, tables.view(run_id), brief=brief) if hosts and is_new else [],

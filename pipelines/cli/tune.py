@@ -242,7 +242,7 @@ def tune(
     audited, audit_words = told
     instance, tables = stored_tables(path)
     from assets_defs.evidence import written_but_wrong
-    from assets_defs.tuning import compare_recommended, confidence_said, how_sure, judged_decisions
+    from assets_defs.tuning import describe_confidence, how_sure, judged_decisions, recommended_dry_run
     from pipelines.cli.results import errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
@@ -271,7 +271,7 @@ def tune(
     brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     claim = [] if audited else how_sure(instance, tables, now, brief=brief)
     settings = tuning.settings_in_words(lines, now, rules, aim, claim=claim)
-    if compare := compare_recommended(instance):
+    if compare := recommended_dry_run(instance):
         settings += ["", f"The recommended settings are stricter than all of these. Compare:\n    {compare}"]
     found = [
         tuning.suggestions_in_words(suggestions, rules),
@@ -287,7 +287,7 @@ def tune(
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
-        confidence_said(instance, tables, audited or decided_by, planned, window, aim),
+        describe_confidence(instance, tables, audited or decided_by, planned, window, aim),
         *found,
     ]
     print_lines("\n\n".join("\n".join(lines) for lines in parts if any(lines)).splitlines())

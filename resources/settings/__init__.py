@@ -18,7 +18,6 @@ from resources.settings.environment import (
 from resources.settings.files import (
     CALLED_AS,
     BrokenInstance,
-    changes_as_lines,
     changes_in_words,
     command_line,
     instance_path,

@@ -40,8 +40,8 @@ _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeErr
 _OF_ITS_TABLES = {"name", "platform"}
 _INTEGER = "tag:yaml.org,2002:int"
 _OF_YAML = {
-    ".*'<block (mapping|sequence) start>'": "the line is indented otherwise than those of the same part",
-    "mapping values are not allowed": "no key may stand here: check the blanks before this line, or put "
+    ".*'<block (mapping|sequence) start>'": "the line is indented unlike the others of its section",
+    "mapping values are not allowed": "a key cannot begin here: check the blanks before this line, or put "
     "quotes around a text with a colon",
     "could not find expected ':'": "a line above has no colon with a blank after its key",
 }
@@ -294,21 +294,6 @@ def _origin(key: str, path: Path, changes: Sequence[str]) -> str:
     tried = (f"{change.partition('=')[0]}." for change in changes)
     is_tried = any(f"{key}.".startswith(setting) or setting.startswith(f"{key}.") for setting in tried)
     return "--set" if is_tried else str(path)
-
-
-def changes_as_lines(changes: Sequence[str]) -> list[str]:
-    """Return settings that were tried with `--set` as an instance file has them."""
-    sections: dict[str, list[str]] = {}
-    for change in changes:
-        setting, _, value = change.partition("=")
-        *places, key = setting.split(".")
-        lines = sections.setdefault(".".join(places), [])
-        lines.append(f"{'  ' * len(places)}{key}: {value}")
-    said = []
-    for section, lines in sections.items():
-        said += [f"{'  ' * depth}{name}:" for depth, name in enumerate(section.split(".")) if name]
-        said += lines
-    return said
 
 
 def _suggest_key(key: str, section: list[str], *, in_file: bool) -> str:

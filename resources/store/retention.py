@@ -60,7 +60,7 @@ def run_state(runs: pl.LazyFrame, *, dry_run: bool = False) -> dict[str, Any]:
 
     - `succeeded`: when a run of each kind last succeeded
     - `last_run`: the last run that ended
-    - `last_success`: when a run last succeeded, or null
+    - `last_run_success`: when a run last succeeded, or null
     - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
     - `plans_only_since`: when the first of the consecutive dry runs began, or null
 
@@ -79,7 +79,7 @@ def run_state(runs: pl.LazyFrame, *, dry_run: bool = False) -> dict[str, Any]:
     return {
         "succeeded": dict(done.group_by("kind").agg(pl.max("ended_at")).iter_rows()),
         "last_run": last and last | {"seconds_by_step": json.loads(last["seconds_by_step"] or "{}")},
-        "last_success": own.filter("succeeded")["ended_at"].max(),
+        "last_run_success": own.filter("succeeded")["ended_at"].max(),
         "failing_since": failing["ended_at"].first(),
         "plans_only_since": planning["started_at"].first(),
     }

@@ -53,11 +53,11 @@ def store(tables, row):
         ([row(0, status="failed"), row(1, "undo")], {"failing_since": at(0.25)}),
         (
             [row(0), row(1, status="failed"), row(2, "dry_run")],
-            {"failing_since": at(1.25), "last_success": at(0.25)},
+            {"failing_since": at(1.25), "last_run_success": at(0.25)},
         ),
         (
             [row(0, "dry_run"), row(1, "dry_run", "failed")],
-            {"failing_since": at(1.25), "last_success": at(0.25)},
+            {"failing_since": at(1.25), "last_run_success": at(0.25)},
         ),
         ([row(2), row(0, status="failed")], {"failing_since": None}),  # one that was cut off, counted again
         ([row(0, ended_at=None, status="started")], {"last_run": None}),
@@ -71,7 +71,11 @@ def test_what_the_last_runs_came_to(rows, known):
 def test_where_runs_only_plan_a_dry_run_is_one():
     rows = pl.LazyFrame([row(0, status="failed"), row(1, "dry_run", hosts=3)], schema=polars_schema(Runs))
     state = run_state(rows, dry_run=True)
-    assert (state["failing_since"], state["last_success"], state["last_run"]["hosts"]) == (None, at(1.25), 3)
+    assert (state["failing_since"], state["last_run_success"], state["last_run"]["hosts"]) == (
+        None,
+        at(1.25),
+        3,
+    )
 
 
 @pytest.mark.usefixtures("no_catalogue")

@@ -14,7 +14,7 @@ import yaml
 
 from assets_defs.evidence import answers_of_audits
 from assets_defs.report import Report
-from assets_defs.tuning import how_sure, judged_decisions, shown_first, stored_inputs
+from assets_defs.tuning import describe_settings, how_sure, judged_decisions, stored_inputs
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
@@ -152,7 +152,7 @@ def test_the_recommended_settings_that_the_file_does_not_have_are_tried_by_one_c
     _, printed, _ = tune()
     [command] = [line for line in printed.splitlines() if " --set " in line]
     lines = tables.read("threshold_backtest").collect()
-    page = shown_first(load_instance(instance_file), tables, lines)
+    page = describe_settings(load_instance(instance_file), tables, lines)
     assert page["stricter_settings"].endswith(f"compare: {command.strip()}"), (
         "on Dagster's page of the settings tried, too"
     )
@@ -286,7 +286,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_wherever_that_is_said
     after = tune()[1]
     assert verdict(undone=5) in after
     lines = tables.read("threshold_backtest").collect()
-    shown = shown_first(load_instance(instance_file), tables, lines)
+    shown = describe_settings(load_instance(instance_file), tables, lines)
     assert verdict(undone=5) in shown["now"].value
     assert "rules.min_confidence" in shown["best"].value
     assert "The least sure" not in shown["best"].value, "Dagster's pages of tuning name nobody"

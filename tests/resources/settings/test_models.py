@@ -223,9 +223,15 @@ def test_all_that_is_wrong_or_missing_is_named_together(write):
         ("name:\tHQ", r"line 1, column 6: invalid YAML: found character '\t' that"),
         ("name: [a\nurl: b", "line 2, column 4: invalid YAML: expected ',' or ']', but got ':'"),
         ("a: 'x'y", "line 1, column 7: invalid YAML: expected <block end>, but found '<scalar>'"),
-        ("a:\n  b: 1\n c: 2", "line 3, column 2: invalid YAML: the line is indented otherwise than those of"),
-        ("a:\n  - b\n - c", "line 3, column 2: invalid YAML: the line is indented otherwise than those of"),
-        ("a: b\n c: d", "line 2, column 3: invalid YAML: no key may stand here: check the blanks before"),
+        (
+            "a:\n  b: 1\n c: 2",
+            "line 3, column 2: invalid YAML: the line is indented unlike the others of its",
+        ),
+        (
+            "a:\n  - b\n - c",
+            "line 3, column 2: invalid YAML: the line is indented unlike the others of its",
+        ),
+        ("a: b\n c: d", "line 2, column 3: invalid YAML: a key cannot begin here: check the blanks before"),
         ("a: b\nurl:x\nc: d", "line 3, column 1: invalid YAML: a line above has no colon with a blank"),
         (
             "rules:\n  exclude_users:\n  - *$",
